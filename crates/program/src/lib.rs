@@ -1,0 +1,1 @@
+//! A flat list of kernel steps over an arena of planned buffers.
