@@ -1,0 +1,174 @@
+"""The one exception hierarchy of the package.
+
+Every error that threadteam raises on its own account derives from `ThreadteamError`. Wrong argument types and values
+raise the built-in `TypeError`, `ValueError` and `OverflowError`, as in the rest of Python.
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "Cancelled",
+    "InternalError",
+    "IntoTeamError",
+    "MissingExtra",
+    "PoolClosed",
+    "Refused",
+    "RefusedReason",
+    "SplitError",
+    "ThreadStartError",
+    "ThreadteamError",
+    "TokenBusy",
+    "TokenError",
+    "TokenExpired",
+    "TokenLent",
+]
+
+
+class ThreadteamError(Exception):
+    """Base of every error that threadteam raises on its own account.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> issubclass(tt.TokenBusy, tt.ThreadteamError)
+    True
+    """
+
+
+class TokenError(ThreadteamError):
+    """A token was used in a way that would run more tasks than its budget.
+
+    The message names the token, the operation, and what to do instead. The pool stays usable.
+    """
+
+
+class TokenBusy(TokenError):
+    """An entry is running on the token, in another thread or around this very call."""
+
+
+class TokenLent(TokenError):
+    """`reborrow()` or `limit()` lent the token, and the loan is still open."""
+
+
+class TokenExpired(TokenError):
+    """The token is dead: it was closed, its body has returned, or the process was forked inside its entry."""
+
+
+class RefusedReason(enum.Enum):
+    """Why a section that needs all its participants at the same time was refused.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> tt.RefusedReason.BUSY.value
+    'busy'
+    """
+
+    FORK_CHILD = "fork_child"
+    """The token was handed out by `fork`; its slots may share workers with its siblings."""
+    CALLER_IN_POOL = "caller_in_pool"
+    """The caller is a worker of the token's pool and would occupy a participant's slot."""
+    UNAVAILABLE = "unavailable"
+    """Not all members could be had without waiting for work that is running."""
+    BUSY = "busy"
+    """Another token leads this team."""
+
+
+class Refused(ThreadteamError):
+    """A section that needs all its participants at the same time cannot have them; nothing was run.
+
+    Parameters
+    ----------
+    message : str
+        What was refused and what to do instead.
+    reason : RefusedReason
+        Which rule refused it.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.Pool(2) as pool:
+    ...     team = pool.into_team()
+    ...     with team.exec() as token:
+    ...         try:
+    ...             team.try_exec()
+    ...         except tt.Refused as refused:
+    ...             print(refused.reason)
+    ...     team.close()
+    RefusedReason.BUSY
+    """
+
+    reason: RefusedReason
+
+    def __init__(self, message: str, reason: RefusedReason = RefusedReason.UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, RefusedReason]]:
+        return type(self), (str(self), self.reason)
+
+
+class IntoTeamError(ThreadteamError):
+    """`Pool.into_team` could not have all members; the pool is still usable.
+
+    Parameters
+    ----------
+    message : str
+        What was asked for and what to do instead.
+    reason : RefusedReason
+        Which rule refused it.
+    """
+
+    reason: RefusedReason
+
+    def __init__(self, message: str, reason: RefusedReason = RefusedReason.UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[IntoTeamError], tuple[str, RefusedReason]]:
+        return type(self), (str(self), self.reason)
+
+
+class PoolClosed(ThreadteamError):
+    """The pool was closed, or `into_team` moved it into a team."""
+
+
+class ThreadStartError(ThreadteamError):
+    """The system refused to start all workers of a pool; the pool runs with those it has.
+
+    Parameters
+    ----------
+    message : str
+        What was refused and what to do instead.
+    started, wanted : int
+        Workers that run, and workers the pool asked for.
+    """
+
+    started: int
+    wanted: int
+
+    def __init__(self, message: str, started: int = 0, wanted: int = 0) -> None:
+        super().__init__(message)
+        self.started = started
+        self.wanted = wanted
+
+    def __reduce__(self) -> tuple[type[ThreadStartError], tuple[str, int, int]]:
+        return type(self), (str(self), self.started, self.wanted)
+
+
+class SplitError(ThreadteamError, ValueError):
+    """The sizes given to `TeamExec.split` are empty, contain a value below one, or exceed the team."""
+
+
+class Cancelled(ThreadteamError):
+    """A peer of this participant failed, so the barrier will never be complete."""
+
+
+class InternalError(ThreadteamError):
+    """A defect of threadteam itself: its native code panicked. The pool stays usable; please report the message."""
+
+
+class MissingExtra(ThreadteamError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
