@@ -1,0 +1,64 @@
+//! The two floating-point element types of the numeric kernels.
+
+use std::fmt::Debug;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+
+/// The element types of the numeric kernels: `f32` and `f64`.
+pub trait Real:
+    sealed::Sealed
+    + Copy
+    + Debug
+    + Default
+    + PartialOrd
+    + Send
+    + Sync
+    + 'static
+    + Add<Output = Self>
+    + AddAssign
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// Zero.
+    const ZERO: Self;
+    /// One.
+    const ONE: Self;
+    /// Positive infinity.
+    const INFINITY: Self;
+    /// The nearest value to `value`.
+    fn from_f64(value: f64) -> Self;
+    /// The same value, exactly.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! real {
+    ($type:ty) => {
+        impl Real for $type {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const INFINITY: Self = <$type>::INFINITY;
+
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+        }
+    };
+}
+
+real!(f32);
+real!(f64);
+
+pub(crate) mod sealed {
+    /// What the kernels need of an element type and callers do not.
+    pub trait Sealed: faer::traits::ComplexField {}
+
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
