@@ -1,0 +1,112 @@
+"""Run the project's checks: the fast ones first, then every Rust test, then every Python test.
+
+`check.py lint` runs the fast checks, `check.py all` everything; the last lines count the tests.
+The fast checks print one line each, and their output only when they fail.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+PYTHON_TREES = ["python", "tests", "scripts", "benchmarks", "examples"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A command and what it shows."""
+
+    name: str
+    command: list[str]
+
+
+def tool(name: str) -> str:
+    """The path of a tool of this environment."""
+    return str(BIN / name)
+
+
+FAST = [
+    Check("rustfmt", ["cargo", "fmt", "--all", "--check"]),
+    Check("ruff format", [tool("ruff"), "format", "--check", *PYTHON_TREES]),
+    Check("ruff check", [tool("ruff"), "check", *PYTHON_TREES]),
+    Check("mypy --strict", [tool("mypy")]),
+    Check("layers", [tool("lint-imports")]),
+    Check("dependencies", [sys.executable, "scripts/check_dependencies.py"]),
+    Check("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+]
+RUST = Check("Rust tests", ["cargo", "test", "--workspace", "--no-fail-fast"])
+PYTHON = Check("Python tests", [tool("pytest"), "--quiet", "--color=auto"])
+
+RUST_RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+PYTHON_RESULT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
+
+
+def environment() -> dict[str, str]:
+    """The environment of the tools: this virtual environment first, so that subprocesses find the same package."""
+    return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(BIN.parent)}
+
+
+def run_fast(check: Check) -> bool:
+    """Run `check` and print one line, followed by its output when it fails."""
+    start = time.perf_counter()
+    done = subprocess.run(check.command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    print(f"  {'ok  ' if done.returncode == 0 else 'FAIL'} {check.name} ({seconds:.1f} s)", flush=True)
+    if done.returncode != 0:
+        print(done.stdout + done.stderr, flush=True)
+    return done.returncode == 0
+
+
+def run_tests(check: Check) -> tuple[bool, str]:
+    """Run `check`, passing its output through; return whether it succeeded and that output."""
+    print(f"==> {check.name}", flush=True)
+    lines = []
+    with subprocess.Popen(
+        check.command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode == 0, "".join(lines)
+
+
+def rust_counts(output: str) -> str:
+    """The sum of the results of every test binary in `output`."""
+    results = RUST_RESULT.findall(output)
+    passed, failed, ignored = (sum(int(result[column]) for result in results) for column in range(3))
+    return f"{passed} passed, {failed} failed, {ignored} ignored"
+
+
+def python_counts(output: str) -> str:
+    """The counts of pytest's last line."""
+    found = PYTHON_RESULT.findall(output.rstrip().rpartition("\n")[2])
+    return ", ".join(f"{count} {what}" for count, what in found) or "no tests ran"
+
+
+def main(what: str) -> int:
+    """Run the checks that `what` ("lint" or "all") names; return the exit status."""
+    start = time.perf_counter()
+    print("==> Formatters, linters, types, layers, dependencies", flush=True)
+    results = [run_fast(check) for check in FAST]
+    if not all(results):
+        return 1
+    if what == "lint":
+        return 0
+    rust_ok, rust_output = run_tests(RUST)
+    python_ok, python_output = run_tests(PYTHON)
+    print(f"Rust tests:   {rust_counts(rust_output)}")
+    print(f"Python tests: {python_counts(python_output)}")
+    print(f"{'All well' if rust_ok and python_ok else 'FAILED'} after {time.perf_counter() - start:.0f} s")
+    return 0 if rust_ok and python_ok else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["lint"], ["all"]):
+        sys.exit("usage: check.py lint|all")
+    sys.exit(main(sys.argv[1]))
