@@ -1,0 +1,129 @@
+//! Elements taken along an axis by index.
+
+use std::fmt;
+
+use threadteam::Exec;
+
+use crate::loops::{Base, Loops};
+use crate::{rates, Layout, View, ViewMut, MAX_RANK};
+
+mod sealed {
+    pub trait Sealed: Copy + Send + Sync + 'static {
+        fn widen(self) -> i64;
+    }
+
+    impl Sealed for i32 {
+        #[inline(always)]
+        fn widen(self) -> i64 {
+            i64::from(self)
+        }
+    }
+
+    impl Sealed for i64 {
+        #[inline(always)]
+        fn widen(self) -> i64 {
+            self
+        }
+    }
+}
+
+/// The index types of [`gather`]: `i32` and `i64`.
+pub trait Index: sealed::Sealed {}
+
+impl Index for i32 {}
+impl Index for i64 {}
+
+/// An index outside the axis that [`gather`] takes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatherError {
+    /// The index as given.
+    pub index: i64,
+    /// The extent of the axis.
+    pub extent: usize,
+}
+
+impl fmt::Display for GatherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GatherError { index, extent } = self;
+        if *extent == 0 {
+            return write!(f, "index {index} was given for an axis of extent 0, which has no elements to take");
+        }
+        write!(f, "index {index} is out of range for an axis of extent {extent}: give -{extent} to {}", extent - 1)
+    }
+}
+
+impl std::error::Error for GatherError {}
+
+/// Takes the slices of `data` along `axis` that `indices` names; negative ones count from the end.
+///
+/// `y` has the shape of `data` with `axis` replaced by the axes of `indices`.
+///
+/// # Errors
+///
+/// [`GatherError`] for the first index out of range; then nothing is written.
+///
+/// # Panics
+///
+/// When the shapes do not fit.
+pub fn gather<T: Copy + Send + Sync, I: Index>(
+    exec: Exec<'_>,
+    data: &View<T>,
+    indices: &View<I>,
+    axis: usize,
+    y: &mut ViewMut<T>,
+) -> Result<(), GatherError> {
+    let (dl, il) = (*data.layout(), *indices.layout());
+    assert!(axis < dl.rank(), "gather takes along one of the axes of the data");
+    let extent = dl.dims()[axis];
+    let after = axis + il.rank();
+    let rank = dl.rank() - 1 + il.rank();
+    assert_eq!(rank, y.layout().rank(), "gather replaces the axis by the axes of the indices");
+
+    // Both inputs are laid over the output's axes: the data stands still along those of the indices and the reverse.
+    let (mut dims, mut from, mut by) = ([0; MAX_RANK], [0; MAX_RANK], [0; MAX_RANK]);
+    for at in 0..rank {
+        if (axis..after).contains(&at) {
+            dims[at] = il.dims()[at - axis];
+            by[at] = il.strides()[at - axis];
+        } else {
+            let source = if at < axis { at } else { at + 1 - il.rank() };
+            dims[at] = dl.dims()[source];
+            from[at] = dl.strides()[source];
+        }
+    }
+    let over = |strides: &[isize]| Layout::new(&dims[..rank], &strides[..rank]).expect("the output has this rank");
+    let loops = Loops::new([y.layout(), &over(&from), &over(&by)]);
+    let (data, index, y) = (Base::of(data), Base::of(indices), Base::of_mut(y));
+
+    let checked = Loops::new([&il]);
+    let mut error = None;
+    let [step] = checked.strides(0);
+    checked.walk(0..checked.len(), |[at], len| {
+        for i in 0..len as isize {
+            // SAFETY: the nest reaches elements of the view only.
+            let given = unsafe { *index.at(at + i * step) }.widen();
+            if (given < -(extent as i64) || given >= extent as i64) && error.is_none() {
+                error = Some(GatherError { index: given, extent });
+            }
+        }
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+
+    let along = dl.strides()[axis];
+    let [ys, ds, is] = loops.strides(0);
+    loops.run(exec, rates::MOVE, &|places| {
+        loops.walk(places, |[yo, dat, iat], len| {
+            for i in 0..len as isize {
+                // SAFETY: the nest reaches elements of the views only, and every index is inside the axis.
+                unsafe {
+                    let given = (*index.at(iat + i * is)).widen();
+                    let place = if given < 0 { given + extent as i64 } else { given } as isize;
+                    *y.at(yo + i * ys) = *data.at(dat + i * ds + place * along);
+                }
+            }
+        });
+    });
+    Ok(())
+}
