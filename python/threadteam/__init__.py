@@ -1,1 +1,68 @@
-"""One explicit token for a share of one thread pool, for a whole CPU numeric stack."""
+"""One explicit token for a share of one thread pool, for a whole CPU numeric stack.
+
+Importing the package starts no thread, reads no file below ``/sys`` and changes no other library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from threadteam.cpus import Cache, CpuBudget, Topology, cpu_budget, topology
+from threadteam.errors import (
+    Cancelled,
+    InternalError,
+    IntoTeamError,
+    MissingExtra,
+    PoolClosed,
+    Refused,
+    RefusedReason,
+    SplitError,
+    ThreadStartError,
+    ThreadteamError,
+    TokenBusy,
+    TokenError,
+    TokenExpired,
+    TokenLent,
+)
+
+if TYPE_CHECKING:
+    from threadteam import interop, onnx, testing
+
+__all__ = [
+    "Cache",
+    "Cancelled",
+    "CpuBudget",
+    "InternalError",
+    "IntoTeamError",
+    "MissingExtra",
+    "PoolClosed",
+    "Refused",
+    "RefusedReason",
+    "SplitError",
+    "ThreadStartError",
+    "ThreadteamError",
+    "TokenBusy",
+    "TokenError",
+    "TokenExpired",
+    "TokenLent",
+    "Topology",
+    "cpu_budget",
+    "interop",
+    "onnx",
+    "testing",
+    "topology",
+]
+
+_LAZY = {"interop", "onnx", "testing"}
+"""Front ends that are imported at first use: some need an extra, and none should slow the import of the rest."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"threadteam.{name}")
+    raise AttributeError(f"module 'threadteam' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

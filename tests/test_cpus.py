@@ -1,0 +1,235 @@
+"""The CPU budget: precedence of its rules, and the control groups of fake machines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import threadteam as tt
+from threadteam._cgroup import read_limits
+
+V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def tree(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def machine(cpus: int) -> dict[str, str]:
+    files = {"sys/devices/system/cpu/online": f"0-{cpus - 1}\n"}
+    for cpu in range(cpus):
+        base = f"sys/devices/system/cpu/cpu{cpu}"
+        files[f"{base}/topology/core_cpus_list"] = f"{cpu}\n"
+        files[f"{base}/topology/physical_package_id"] = "0\n"
+    return files
+
+
+def budget(
+    root: Path, affinity: range | list[int] = range(32), environ: Mapping[str, str] | None = None
+) -> tt.CpuBudget:
+    return tt.cpu_budget(root=root, affinity=affinity, environ=environ or {})
+
+
+def test_a_machine_without_limits_gives_all_its_cpus(tmp_path: Path) -> None:
+    found = budget(tree(tmp_path, machine(32)))
+    assert (found.count, found.source, found.quota, found.physical) == (32, "machine", None, 32)
+
+
+def test_an_empty_tree_gives_the_affinity_mask(tmp_path: Path) -> None:
+    found = budget(tmp_path, affinity=[3, 5])
+    assert (found.count, found.affinity, found.domains) == (2, frozenset({3, 5}), (frozenset({3, 5}),))
+
+
+def test_the_affinity_mask_is_obeyed(tmp_path: Path) -> None:
+    found = budget(tree(tmp_path, machine(32)), affinity=[1, 2, 7])
+    assert (found.count, found.source, found.affinity) == (3, "affinity", frozenset({1, 2, 7}))
+
+
+def test_a_version_2_quota_is_rounded_up(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/work\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/work/cpu.max": "150000 100000\n",
+    }
+    found = budget(tree(tmp_path, {**machine(32), **files}))
+    assert (found.count, found.source, found.quota) == (2, "cgroup quota", 1.5)
+
+
+def test_a_quota_below_one_cpu_gives_one(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/cpu.max": "5000 100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).count == 1
+
+
+def test_a_quota_above_the_mask_changes_nothing(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/cpu.max": "800000 100000\n",
+    }
+    found = budget(tree(tmp_path, {**machine(32), **files}), affinity=[0, 1])
+    assert (found.count, found.source, found.quota) == (2, "affinity", 8.0)
+
+
+def test_the_tightest_quota_of_nested_groups_holds(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/a/b/c\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/a/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/a/b/cpu.max": "300000 100000\n",
+        "sys/fs/cgroup/a/b/c/cpu.max": "600000 100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).quota == 3.0
+
+
+def test_a_systemd_scope_is_found(tmp_path: Path) -> None:
+    scope = "user.slice/user-1000.slice/user@1000.service/app.slice/run-r1\\x2d2.scope"
+    files = {
+        "proc/self/cgroup": f"0::/{scope}\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        f"sys/fs/cgroup/{scope}/cpu.max": "200000 100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).count == 2
+
+
+def test_a_version_1_quota_is_found(tmp_path: Path) -> None:
+    mount = "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+    files = {
+        "proc/self/cgroup": "3:cpuset:/\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
+        "proc/self/mountinfo": mount,
+        "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "400000\n",
+        "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).count == 4
+
+
+def test_a_version_1_quota_of_minus_one_is_none(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "2:cpu:/\n",
+        "proc/self/mountinfo": "33 32 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).quota is None
+
+
+def test_a_container_sees_its_own_part_of_the_hierarchy(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "2:cpu:/docker/abc/inner\n",
+        "proc/self/mountinfo": "33 32 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        "sys/fs/cgroup/cpu/inner/cpu.cfs_quota_us": "-1\n",
+        "sys/fs/cgroup/cpu/inner/cpu.cfs_period_us": "100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).quota == 3.0
+
+
+def test_a_hidden_host_path_means_the_mount_itself(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/../../host/elsewhere\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/cpu.max": "200000 100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).quota == 2.0
+
+
+def test_quota_and_cpu_set_hold_together(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/c\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/c/cpuset.cpus.effective": "4-9\n",
+        "sys/fs/cgroup/cpuset.cpus.effective": "0-31\n",
+        "sys/fs/cgroup/c/cpu.max": "1000000 100000\n",
+    }
+    found = budget(tree(tmp_path, {**machine(32), **files}))
+    assert (found.count, found.source, found.affinity) == (6, "affinity", frozenset(range(4, 10)))
+
+
+def test_a_version_1_cpu_set_is_found(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "4:cpuset:/jail\n0::/\n",
+        "proc/self/mountinfo": "31 23 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n",
+        "sys/fs/cgroup/cpuset/jail/cpuset.cpus": "2-3\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).affinity == frozenset({2, 3})
+
+
+def test_a_mount_point_with_a_space_is_found(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": "30 23 0:26 / /sys/my\\040groups rw - cgroup2 cgroup2 rw\n",
+        "sys/my groups/cpu.max": "200000 100000\n",
+    }
+    assert budget(tree(tmp_path, {**machine(32), **files})).quota == 2.0
+
+
+@pytest.mark.parametrize("text", ["", "max", "max 100000", "100000 0", "x y", "-5 100000", "1 2 3"])
+def test_a_malformed_quota_counts_as_none(tmp_path: Path, text: str) -> None:
+    files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT, "sys/fs/cgroup/cpu.max": text}
+    assert read_limits(tree(tmp_path, files)).quota is None
+
+
+def test_garbage_in_proc_is_ignored(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "nonsense\n:\n", "proc/self/mountinfo": " - \n1 2 - cgroup\n"}
+    assert read_limits(tree(tmp_path, files)) == read_limits(tmp_path / "empty")
+
+
+def test_the_package_variable_decides_alone(tmp_path: Path) -> None:
+    environ = {"THREADTEAM_NUM_THREADS": " 40 ", "OMP_NUM_THREADS": "abc"}
+    found = budget(tree(tmp_path, machine(32)), environ=environ)
+    assert (found.count, found.source) == (40, "THREADTEAM_NUM_THREADS")
+
+
+def test_the_openmp_variable_is_a_cap(tmp_path: Path) -> None:
+    root = tree(tmp_path, machine(32))
+    assert budget(root, environ={"OMP_NUM_THREADS": "4,2"}).count == 4
+    above = budget(root, environ={"OMP_NUM_THREADS": "64"})
+    assert (above.count, above.source) == (32, "machine")
+
+
+@pytest.mark.parametrize("name", ["THREADTEAM_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize("value", ["abc", "-3", "0", "2.5", "1_0", "٣", "4,,2", "0x4"])
+def test_an_unusable_variable_is_named_with_its_value(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is '{value}'"):
+        budget(tmp_path, environ={name: value})
+
+
+@pytest.mark.parametrize("value", ["", "   "])
+def test_a_blank_variable_is_unset(tmp_path: Path, value: str) -> None:
+    found = budget(tree(tmp_path, machine(8)), affinity=range(8), environ={"THREADTEAM_NUM_THREADS": value})
+    assert (found.count, found.source) == (8, "machine")
+
+
+def test_the_explanation_is_one_line(tmp_path: Path) -> None:
+    text = str(budget(tree(tmp_path, machine(4)), affinity=[0, 1]))
+    assert text.startswith("2 CPUs, decided by affinity")
+    assert "\n" not in text
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the platform has no affinity masks")
+def test_a_mask_that_changed_after_import_is_reported() -> None:
+    script = (
+        "import os, warnings, threadteam as tt\n"
+        "mask = sorted(os.sched_getaffinity(0))\n"
+        "os.sched_setaffinity(0, mask[:1])\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    count = tt.cpu_budget(environ={}).count\n"
+        "print(count, len(mask) > 1, [str(w.message) for w in seen])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    count, several, messages = done.stdout.split(" ", 2)
+    assert count == "1"
+    assert ("changed from" in messages) == (several == "True")
