@@ -1,0 +1,75 @@
+//! `fork_union`: a broadcast on an epoch, to workers that spin for ever.
+
+use super::{share, Arm, Kind, Section, Visitor};
+use ::fork_union::ThreadPool;
+
+pub fn arms() -> Vec<Box<dyn Arm>> {
+    vec![Box::new(Threads), Box::new(Dynamic)]
+}
+
+struct Threads;
+struct Dynamic;
+
+fn pool(threads: usize) -> Result<ThreadPool, String> {
+    ThreadPool::try_spawn(threads).map_err(|error| format!("no pool: {error}"))
+}
+
+impl Arm for Threads {
+    fn name(&self) -> &str {
+        "fork_union"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Gang
+    }
+
+    fn about(&self) -> &str {
+        "fork_union: for_threads, one share per thread; its workers spin for ever"
+    }
+
+    fn with(&self, threads: usize, visit: Visitor<'_>) -> Result<(), String> {
+        visit(&mut Shares(pool(threads)?));
+        Ok(())
+    }
+}
+
+impl Arm for Dynamic {
+    fn name(&self) -> &str {
+        "fork_union.dynamic"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Claimed
+    }
+
+    fn about(&self) -> &str {
+        "fork_union: for_n_dynamic, parts taken from a counter"
+    }
+
+    fn with(&self, threads: usize, visit: Visitor<'_>) -> Result<(), String> {
+        visit(&mut Prongs(pool(threads)?));
+        Ok(())
+    }
+}
+
+struct Shares(ThreadPool);
+
+impl Section for Shares {
+    fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        let threads = self.0.threads();
+        // The operation runs when it is dropped.
+        drop(self.0.for_threads(|index, _colocation| {
+            for part in share(index, threads, parts) {
+                body(part);
+            }
+        }));
+    }
+}
+
+struct Prongs(ThreadPool);
+
+impl Section for Prongs {
+    fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        drop(self.0.for_n_dynamic(parts, |prong| body(prong.task_index)));
+    }
+}

@@ -1,0 +1,162 @@
+//! What one parallel section costs in threadteam and in its peers, against a store-and-poll floor, all in one run.
+
+mod arms;
+mod clock;
+mod options;
+mod probe;
+mod report;
+mod scenarios;
+mod session;
+mod stats;
+mod system;
+mod work;
+
+use arms::{Arm, Arms, Kind, FLOOR, SERIAL};
+use clock::Clock;
+use options::{Command, Options};
+use report::{Legend, Machine, Missing, Report, Round};
+use scenarios::{Body, Case, Metric};
+use session::Bench;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use work::Work;
+
+fn main() -> ExitCode {
+    let done = match options::parse() {
+        Ok(Command::Help) => {
+            print!("{}", options::HELP);
+            Ok(())
+        }
+        Ok(Command::Hog(cpu)) => match system::be_a_hog(cpu) {
+            Ok(never) => match never {},
+            Err(error) => Err(format!("the CPU hog cannot start: {error}")),
+        },
+        Ok(Command::Run(options)) => run(&options),
+        Err(error) => Err(format!("{error} (see --help)")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("dispatch: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let Arms { found, missing } = arms::all(&options.openmp);
+    let arms: Vec<&dyn Arm> = found
+        .iter()
+        .map(Box::as_ref)
+        .filter(|arm| [FLOOR, SERIAL].contains(&arm.name()) || options.wants_arm(arm.name()))
+        .collect();
+    let cases: Vec<Case> = scenarios::all().into_iter().filter(|case| options.wants_scenario(case.name)).collect();
+    if options.list {
+        arms.iter().for_each(|arm| println!("arm       {:<20} {}", arm.name(), arm.about()));
+        cases.iter().for_each(|case| println!("scenario  {:<20} {}", case.name, case.about));
+        return Ok(());
+    }
+    if cases.is_empty() {
+        return Err("no scenario has a name like that (see --list)".into());
+    }
+
+    let cpus = system::cpus().map_err(|error| format!("the CPUs of this process are unknown: {error}"))?;
+    if cpus.len() < 2 {
+        return Err(format!("two CPUs are needed, this process may use {}", cpus.len()));
+    }
+    let clock = Clock::calibrate();
+    let bench =
+        Bench { work: Work::calibrate(&clock), clock, cpus, threads: options.threads, pin_all: options.pin_all };
+    let mut report = Report {
+        machine: machine(&bench, options)?,
+        arms: arms.iter().map(|arm| legend(*arm)).collect(),
+        missing: missing.into_iter().map(|(name, reason)| Missing { name, reason }).collect(),
+        scenarios: Vec::new(),
+    };
+    println!("{}", report::heading(&bench, &report));
+    for case in &cases {
+        let scenario = scenario(&bench, case, &arms, case.rounds_of(options.rounds))?;
+        println!("{}", report::table(&scenario));
+        report.scenarios.push(scenario);
+    }
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs the rounds of one case: a probe, then every arm, starting with another one each time.
+fn scenario(bench: &Bench, case: &Case, arms: &[&dyn Arm], rounds: usize) -> Result<report::ScenarioReport, String> {
+    let arms: Vec<&dyn Arm> = arms.iter().copied().filter(|arm| applies(case, *arm)).collect();
+    let mut failed = vec![None; arms.len()];
+    let mut done = Vec::with_capacity(rounds);
+    let company = system::Company::start();
+    for number in 0..rounds {
+        progress(&format!("{} {}/{rounds}", case.name, number + 1));
+        let trip = probe::round_trip(&bench.clock, &bench.cpus);
+        let round_trip_ns = trip.map_err(|error| format!("the round trip cannot be probed: {error}"))?;
+        let last = bench.cpus[bench.cpus.len() - 1];
+        let hog = case.hog.then(|| system::Hog::start(last)).transpose();
+        let _hog = hog.map_err(|error| format!("the CPU hog cannot be started: {error}"))?;
+        let mut outcomes: Vec<_> = arms.iter().map(|_| Err(String::new())).collect();
+        for step in 0..arms.len() {
+            let index = (step + number) % arms.len();
+            // An arm that cannot run a case cannot run it in the next round either.
+            outcomes[index] = match &failed[index] {
+                Some(reason) => Err(String::clone(reason)),
+                None => session::measure(bench, arms[index], case),
+            };
+            failed[index] = outcomes[index].as_ref().err().cloned();
+        }
+        done.push(Round { round_trip_ns, outcomes });
+    }
+    progress("");
+    Ok(report::reduce(case, &arms, &done, company.share()))
+}
+
+fn applies(case: &Case, arm: &dyn Arm) -> bool {
+    match case.body {
+        _ if case.metric == Metric::IdleCpu => arm.kind() != Kind::Serial,
+        Body::Rendezvous => arm.overlaps(),
+        // The floor is the reference for the cost of a crowd, not a member of it.
+        _ if case.crowd > 1 && arm.is_floor() => case.versus_floor,
+        _ => arm.kind() != Kind::Serial || case.versus_serial,
+    }
+}
+
+fn legend(arm: &dyn Arm) -> Legend {
+    Legend { name: arm.name().into(), kind: arm.kind().label(), about: arm.about().into() }
+}
+
+fn machine(bench: &Bench, options: &Options) -> Result<Machine, String> {
+    let (cpu, kernel) = system::description();
+    let counter = AtomicU64::new(0);
+    let trip = probe::round_trip(&bench.clock, &bench.cpus);
+    Ok(Machine {
+        cpu,
+        kernel,
+        cpus: bench.cpus.len(),
+        threads: bench.threads,
+        rounds: options.rounds,
+        counter_ghz: bench.clock.ticks_per_ns,
+        stamp_ns: bench.clock.stamp_ns,
+        pause_ns: bench.clock.per_call_ns(std::hint::spin_loop),
+        locked_add_ns: bench.clock.per_call_ns(|| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }),
+        round_trip_ns: trip.map_err(|error| format!("the round trip cannot be probed: {error}"))?,
+        pinning: if bench.pin_all { "every arm" } else { "the floor only" },
+    })
+}
+
+/// Shows where the run is, on a terminal only.
+fn progress(text: &str) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        // A progress line that cannot be written is no reason to stop.
+        let _ = write!(stderr, "\r\x1b[K{text}");
+        let _ = stderr.flush();
+    }
+}

@@ -1,0 +1,52 @@
+//! The cost of a cache-line round trip between two CPUs, the unit in which every dispatch is paid.
+//!
+//! A virtual machine's CPUs move on their host, and the round trip moves with them by a factor of up to seven. So it is
+//! probed in each round, and ratios are formed inside a round.
+
+use crate::clock::{ticks, Clock};
+use crate::stats;
+use crate::system;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+const BATCHES: usize = 15;
+const TRIPS: u64 = 200;
+
+/// The median time of a round trip between the first two CPUs, in ns: one word that both sides write in turn.
+pub fn round_trip(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
+    let line = Line(AtomicU64::new(0));
+    let last = 2 * TRIPS * BATCHES as u64;
+    let wait_for = |value| {
+        while line.0.load(Ordering::Acquire) != value {
+            std::hint::spin_loop();
+        }
+    };
+    let mut times = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A probe on the wrong CPU would still end, only slower; nothing is lost by carrying on.
+            let _ = system::restrict(0, &cpus[1..2]);
+            for value in (1..last).step_by(2) {
+                wait_for(value);
+                line.0.store(value + 1, Ordering::Release);
+            }
+        });
+        let pinned = system::restrict(0, &cpus[..1]);
+        let mut value = 0;
+        let times: Vec<f64> = (0..BATCHES)
+            .map(|_| {
+                let start = ticks();
+                for _ in 0..TRIPS {
+                    line.0.store(value + 1, Ordering::Release);
+                    value += 2;
+                    wait_for(value);
+                }
+                clock.elapsed_ns(start, ticks()) / TRIPS as f64
+            })
+            .collect();
+        pinned.and(system::restrict(0, cpus)).map(|()| times)
+    })?;
+    Ok(stats::median(&mut times))
+}
