@@ -1,0 +1,28 @@
+"""The round trip of a cache line between two CPUs: the machine's unit of dispatch cost, printed beside the figures."""
+
+from __future__ import annotations
+
+from threadteam import _native
+
+__all__ = ["round_trip"]
+
+_ROUNDS = 2000
+_REPEATS = 5
+
+
+def round_trip() -> float | None:
+    """Measure how long a cache line takes to another CPU and back.
+
+    Returns
+    -------
+    float or None
+        The median over a few thousand trips, in seconds; None when the process may use only one CPU.
+
+    Examples
+    --------
+    >>> trip = round_trip()
+    >>> trip is None or 0.0 < trip < 1.0
+    True
+    """
+    trips = [trip for _ in range(_REPEATS) if (trip := _native.round_trip(_ROUNDS)) is not None]
+    return sorted(trips)[len(trips) // 2] if trips else None

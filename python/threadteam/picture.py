@@ -1,0 +1,254 @@
+"""The dispatch / barrier / idle picture of a timeline, for matplotlib and for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from threadteam.extras import require
+from threadteam.timeline import Activity, Interval, Timeline, typical_window
+from threadteam.units import duration
+
+__all__ = ["draw", "text"]
+
+#: Runs in the first panel: enough to see what happens between them.
+_RUNS = 3
+#: The zoomed panel shows the narrowest stretch around a join and the next dispatch, with this margin in nanoseconds.
+_MARGIN = 1500
+_WIDEST_ZOOM = 30_000
+
+_DISPATCH = "#d62728"
+_BARRIER = "#f2b134"
+_SPIN = "#d9d9d9"
+_PARK = "#ffffff"
+#: Work, a colour an operator; blues, greens and purples stay apart from dispatch and barrier for colour-blind readers.
+_OPERATORS = ("#1f77b4", "#2a9d8f", "#6a51a3", "#17becf", "#8c6d31", "#393b79", "#74a35b", "#9e7bb5")
+_HATCHES = {Activity.BARRIER: "////", Activity.PARK: "...."}
+_NAMES = {
+    Activity.DISPATCH: "D: dispatch, the caller publishes a section",
+    Activity.BARRIER: "B: barrier, waiting for the others",
+    Activity.SPIN: "idle, spinning",
+    Activity.PARK: "idle, parked (no CPU)",
+}
+_TEXT = {Activity.DISPATCH: "D", Activity.BARRIER: "B", Activity.SPIN: ".", Activity.PARK: " "}
+#: When several activities share a character or a pixel, the rarer one must stay visible.
+_PRIORITY = (Activity.DISPATCH, Activity.BARRIER, Activity.WORK, Activity.SPIN, Activity.PARK)
+
+
+def draw(timeline: Timeline, paths: Sequence[str | Path], title: str = "") -> None:
+    """Write pictures of a timeline: some runs, one run, and one join with the dispatch after it.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        What to draw.
+    paths : sequence of path
+        One file each, its format chosen by the suffix (``.png``, ``.svg``, ``.pdf``).
+    title : str, optional
+        What ran; the figures are added to it.
+
+    Raises
+    ------
+    MissingExtra
+        When matplotlib is not installed.
+    ValueError
+        When nothing was recorded.
+    """
+    if not timeline.intervals:
+        raise ValueError("the trace holds no section and no step, so there is nothing to draw; run something inside it")
+    figures = require("matplotlib.figure", "plot", "a timeline picture")
+    windows = _windows(timeline)
+    height = 1.5 + len(windows) * (1.1 + 0.42 * timeline.participants)
+    figure = figures.Figure(figsize=(13, height), layout="constrained")
+    colours = {label: _OPERATORS[index % len(_OPERATORS)] for index, label in enumerate(timeline.labels)}
+    axes = figure.subplots(len(windows), 1, squeeze=False)[:, 0]
+    for axis, (caption, window) in zip(axes, windows, strict=True):
+        _panel(axis, timeline, window, colours, caption)
+    axes[-1].set_xlabel("time in us since the left edge of each panel")
+    figure.suptitle(_headline(timeline, title), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.legend(handles=_legend(timeline, colours), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
+    for path in paths:
+        figure.savefig(path, dpi=150)
+
+
+def text(timeline: Timeline, width: int = 100) -> str:
+    """One typical run as text: a row a participant, D dispatch, B barrier, dots for spinning, blanks for parked.
+
+    Examples
+    --------
+    >>> from threadteam.timeline import Event, Timeline
+    >>> events = [Event(0, 0, "publish", 1), Event(0, 100, "share_begin", 1), Event(1, 200, "share_begin", 1),
+    ...           Event(0, 800, "share_end", 1), Event(0, 800, "join_begin", 1), Event(1, 900, "share_end", 1),
+    ...           Event(0, 1000, "join_end", 1)]
+    >>> print(text(Timeline(events), width=20))
+    caller   |DDaaaaaaaaaaaaaaBBBB|
+    worker 1 |    aaaaaaaaaaaaaa..|
+    1.00 us; a: section
+    """
+    window = typical_window(timeline.runs, 1) or (timeline.start, timeline.end)
+    start, end = window
+    if end <= start:
+        return "nothing was recorded"
+    letters = _letters(timeline.labels)
+    rows = []
+    for participant in range(timeline.participants):
+        cells: list[Interval | None] = [None] * width
+        for interval in timeline.between(start, end):
+            if interval.participant != participant:
+                continue
+            first = (interval.start - start) * width // (end - start)
+            last = max(first + 1, -((start - interval.end) * width // (end - start)))
+            for column in range(first, min(last, width)):
+                cells[column] = _rarer(cells[column], interval)
+        rows.append(f"{_participant(participant):<9}|{''.join(_character(cell, letters) for cell in cells)}|")
+    key = ", ".join(f"{letter}: {label or 'section'}" for label, letter in letters.items())
+    return "\n".join([*rows, f"{duration((end - start) / 1e9)}; {key}"])
+
+
+def _windows(timeline: Timeline) -> list[tuple[str, tuple[int, int]]]:
+    """The panels: captions and stretches, from wide to narrow."""
+    runs = timeline.runs
+    one = typical_window(runs, 1)
+    if one is None:
+        windows = [("everything that was recorded", (timeline.start, timeline.end))]
+        one = windows[0][1]
+    else:
+        several = typical_window(runs, _RUNS) or one
+        windows = [(f"{min(_RUNS, len(runs))} runs in a row", several)]
+        if len(runs) > 1:
+            windows.append(("one run of them, of the median length", one))
+    zoom = _narrowest_join(timeline, one)
+    if zoom is not None and (zoom[1] - zoom[0]) * 3 < one[1] - one[0]:
+        windows.append(("zoomed to the end of one section and the dispatch of the next", zoom))
+    return windows
+
+
+def _narrowest_join(timeline: Timeline, window: tuple[int, int]) -> tuple[int, int] | None:
+    """The narrowest stretch from a worker's end of work, over the caller's barrier, to its next share."""
+    caller = [interval for interval in timeline.between(*window) if interval.participant == 0]
+    found = [
+        (barrier.start - _MARGIN, dispatch.end + _MARGIN)
+        for barrier in caller
+        if barrier.activity is Activity.BARRIER
+        for dispatch in caller
+        if dispatch.activity is Activity.DISPATCH and 0 <= dispatch.start - barrier.end < _WIDEST_ZOOM
+    ]
+    stretch = min(found, key=lambda bounds: bounds[1] - bounds[0], default=None)
+    return None if stretch is None else (max(stretch[0], window[0]), min(stretch[1], window[1]))
+
+
+def _panel(axis: Any, timeline: Timeline, window: tuple[int, int], colours: dict[str, str], caption: str) -> None:
+    start, end = window
+    span = (end - start) / 1e3
+    for interval in timeline.between(start, end):
+        left, length = (interval.start - start) / 1e3, (interval.end - interval.start) / 1e3
+        axis.broken_barh(
+            [(left, length)],
+            (timeline.participants - 1 - interval.participant - 0.4, 0.8),
+            facecolor=_colour(interval, colours),
+            edgecolor="#555555" if interval.activity in _HATCHES else "none",
+            linewidth=0.3 if length > span / 400 else 0.0,
+            hatch=_HATCHES.get(interval.activity) if length > span / 200 else None,
+        )
+        _annotate(axis, timeline, interval, left, length, span)
+    for left, right in timeline.runs:
+        for edge in (left, right):
+            if start < edge < end:
+                axis.axvline((edge - start) / 1e3, color="#000000", linewidth=0.8, linestyle=(0, (4, 3)))
+    axis.set_yticks(range(timeline.participants))
+    axis.set_yticklabels([_participant(number) for number in reversed(range(timeline.participants))])
+    axis.set_ylim(-0.6, timeline.participants - 0.4)
+    axis.set_xlim(0, span)
+    axis.set_title(f"{caption} ({duration((end - start) / 1e9)})", loc="left", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.minorticks_on()
+    axis.tick_params(axis="y", which="both", left=False)
+
+
+def _annotate(axis: Any, timeline: Timeline, interval: Interval, left: float, length: float, span: float) -> None:
+    """Write what an interval is where there is room for it."""
+    row = timeline.participants - 1 - interval.participant
+    time = duration((interval.end - interval.start) / 1e9)
+    share = length / span
+    if interval.activity is Activity.WORK:
+        words, colour = (interval.label or "section", "white")
+    elif interval.activity is Activity.DISPATCH:
+        words, colour = ("D", "white")
+    elif interval.activity is Activity.BARRIER:
+        words, colour = ("B", "black")
+    else:
+        words, colour = ("spin" if interval.activity is Activity.SPIN else "parked", "#444444")
+    # A character takes about 0.7 % of the panel's width at this size.
+    room = share / 0.007
+    lines = f"{words}\n{time}" if room > max(len(words), len(time)) + 1 else words if room > len(words) + 0.5 else ""
+    box = {"facecolor": _BARRIER, "edgecolor": "none", "pad": 1.0} if interval.activity is Activity.BARRIER else None
+    if lines:
+        axis.text(
+            left + length / 2, row, lines, ha="center", va="center", fontsize=8, color=colour, bbox=box, clip_on=True
+        )
+
+
+def _colour(interval: Interval, colours: dict[str, str]) -> str:
+    match interval.activity:
+        case Activity.DISPATCH:
+            return _DISPATCH
+        case Activity.BARRIER:
+            return _BARRIER
+        case Activity.SPIN:
+            return _SPIN
+        case Activity.PARK:
+            return _PARK
+        case Activity.WORK:
+            return colours.get(interval.label, _OPERATORS[0])
+
+
+def _legend(timeline: Timeline, colours: dict[str, str]) -> list[Any]:
+    patch = require("matplotlib.patches", "plot", "a timeline picture").Patch
+    present = {interval.activity for interval in timeline.intervals}
+    handles = [patch(facecolor=colour, label=label) for label, colour in list(colours.items())[: len(_OPERATORS)]]
+    for activity, colour in (
+        (Activity.DISPATCH, _DISPATCH),
+        (Activity.BARRIER, _BARRIER),
+        (Activity.SPIN, _SPIN),
+        (Activity.PARK, _PARK),
+    ):
+        if activity in present:
+            hatch = _HATCHES.get(activity)
+            handles.append(
+                patch(facecolor=colour, hatch=hatch, edgecolor="#555555", label=_NAMES[activity], linewidth=0.3)
+            )
+    return handles
+
+
+def _headline(timeline: Timeline, title: str) -> str:
+    parts = timeline.parts()
+    runs = max(1, len(timeline.runs))
+    total = sum(parts.operators.values()) + parts.dispatch + parts.barrier
+    figures = (
+        f"per run: operators {duration(sum(parts.operators.values()) / runs)}, dispatch {duration(parts.dispatch / runs)}, "
+        f"barrier {duration(parts.barrier / runs)}, together {duration(total / runs)}; "
+        f"participants idle {parts.idle_share:.0%} (means of {len(timeline.runs) or 1} runs)"
+    )
+    return f"{title}\n{figures}" if title else figures
+
+
+def _letters(labels: Sequence[str]) -> dict[str, str]:
+    """A lower-case letter an operator, by order of appearance; those beyond the alphabet share the last."""
+    return {label: chr(ord("a") + min(index, 25)) for index, label in enumerate(labels or [""])}
+
+
+def _rarer(cell: Interval | None, interval: Interval) -> Interval:
+    if cell is None or _PRIORITY.index(interval.activity) < _PRIORITY.index(cell.activity):
+        return interval
+    return cell
+
+
+def _character(cell: Interval | None, letters: dict[str, str]) -> str:
+    if cell is None:
+        return " "
+    return _TEXT.get(cell.activity) or letters.get(cell.label, "a")
+
+
+def _participant(number: int) -> str:
+    return "caller" if number == 0 else f"worker {number}"

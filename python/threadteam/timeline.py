@@ -1,0 +1,279 @@
+"""From trace events to intervals: what each participant did, from when to when, and where a run's time goes."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+__all__ = ["Activity", "Event", "Interval", "RunParts", "Timeline"]
+
+
+class Event(NamedTuple):
+    """One event of a trace.
+
+    `participant` is 0 for the calling thread and ``i + 1`` for worker ``i``; `ns` counts from the start of the trace;
+    `kind` is the core's name of what happened; `value` is the number of the section, of the label, or a count.
+    """
+
+    participant: int
+    ns: int
+    kind: str
+    value: int
+
+
+class Activity(enum.Enum):
+    """What a participant does during an interval."""
+
+    DISPATCH = "dispatch"
+    """The caller publishes a section to the workers."""
+    WORK = "work"
+    """A share of a section, or a step that runs on the caller alone."""
+    BARRIER = "barrier"
+    """Waiting for the others: at the end of a section, or at a barrier inside it."""
+    SPIN = "spin"
+    """Awake without work."""
+    PARK = "park"
+    """Asleep, using no CPU."""
+
+
+class Interval(NamedTuple):
+    """What one participant did from `start` to `end`, in nanoseconds since the start of the trace.
+
+    `label` names the step of the program, or is empty outside of one; `section` is 0 outside of a section.
+    """
+
+    participant: int
+    start: int
+    end: int
+    activity: Activity
+    label: str
+    section: int
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """Where the time of the recorded runs goes, in seconds, summed over them.
+
+    `operators` is the wall time of each step on the calling thread, in order of appearance, without the time it spends on
+    dispatching (`dispatch`) and waiting (`barrier`); `idle_share` is the part of all participants' time, from the first
+    step or section to the last, in which they neither work nor dispatch.
+    """
+
+    operators: dict[str, float]
+    dispatch: float
+    barrier: float
+    idle_share: float
+    sections: int
+
+
+class _Lane:
+    """One participant's state while its events are read: a stack, because sections nest inside shares."""
+
+    def __init__(self, participant: int) -> None:
+        self._participant = participant
+        self._stack: list[tuple[Activity, int]] = []
+        self._labels: list[str] = []
+        self._since: int | None = None
+        self.step = ""
+        self.intervals: list[Interval] = []
+
+    def push(self, ns: int, activity: Activity, section: int, label: str) -> None:
+        self.flush(ns)
+        self._stack.append((activity, section))
+        self._labels.append(label)
+
+    def pop(self, ns: int, activity: Activity, section: int | None = None) -> None:
+        """Leave the innermost `activity` (of `section`); what the ring's overwritten part began is assumed until now."""
+        self.flush(ns)
+        for depth in reversed(range(len(self._stack))):
+            if self._stack[depth][0] is activity and section in (None, self._stack[depth][1]):
+                del self._stack[depth:], self._labels[depth:]
+                return
+
+    def flush(self, ns: int) -> None:
+        """Close the interval that ends at `ns`."""
+        start, self._since = self._since, ns
+        if start is None or ns <= start:
+            return
+        if self._stack:
+            (activity, section), label = self._stack[-1], self._labels[-1]
+        elif self.step:
+            activity, section, label = Activity.WORK, 0, self.step
+        elif self._participant == 0:
+            return  # outside of a run the calling thread does what its program wants
+        else:
+            activity, section, label = Activity.SPIN, 0, ""
+        self.intervals.append(Interval(self._participant, start, ns, activity, label, section))
+
+
+class Timeline:
+    """The intervals of a trace.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        What was recorded, in any order between participants.
+    labels : mapping of int to str, optional
+        Names of the label numbers that the events carry; 0 always means "outside of a step".
+
+    Examples
+    --------
+    >>> events = [
+    ...     Event(0, 0, "label", 1), Event(0, 10, "publish", 1), Event(0, 30, "share_begin", 1),
+    ...     Event(1, 40, "share_begin", 1), Event(0, 130, "share_end", 1), Event(0, 130, "join_begin", 1),
+    ...     Event(1, 150, "share_end", 1), Event(0, 160, "join_end", 1), Event(0, 160, "label", 0),
+    ... ]
+    >>> timeline = Timeline(events, {1: "Gemm"})
+    >>> [(part.activity.value, part.end - part.start) for part in timeline.intervals if part.participant == 0]
+    [('work', 10), ('dispatch', 20), ('work', 100), ('barrier', 30)]
+    """
+
+    def __init__(self, events: Iterable[Event], labels: Mapping[int, str] | None = None) -> None:
+        self._labels = dict(labels or {})
+        # Nanosecond stamps tie; sorting by time alone keeps the recorded order of equal stamps.
+        self.events = sorted(events, key=lambda event: event.ns)
+        self.participants = 1 + max((event.participant for event in self.events), default=0)
+        self.intervals = self._read()
+
+    @property
+    def start(self) -> int:
+        """When the first interval begins."""
+        return min((interval.start for interval in self.intervals), default=0)
+
+    @property
+    def end(self) -> int:
+        """When the last interval ends."""
+        return max((interval.end for interval in self.intervals), default=0)
+
+    @property
+    def labels(self) -> list[str]:
+        """The steps, in the order in which they first ran."""
+        return list(dict.fromkeys(interval.label for interval in self.intervals if interval.label))
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """From when to when each run of a program took: from a step outside of which there was none to the next end."""
+        found: list[tuple[int, int]] = []
+        start: int | None = None
+        for event in self.events:
+            if event.kind != "label":
+                continue
+            if event.value != 0 and start is None:
+                start = event.ns
+            elif event.value == 0 and start is not None:
+                found.append((start, event.ns))
+                start = None
+        return found
+
+    def between(self, start: int, end: int) -> Sequence[Interval]:
+        """The intervals of a stretch of time, cut to it."""
+        return [
+            interval._replace(start=max(start, interval.start), end=min(end, interval.end))
+            for interval in self.intervals
+            if interval.start < end and interval.end > start
+        ]
+
+    def parts(self) -> RunParts:
+        """Where the time of the recorded runs goes; without runs, the time from the first section to the last."""
+        stretches = self.runs or [(self.start, self.end)]
+        operators: dict[str, int] = defaultdict(int)
+        spent: dict[Activity, int] = defaultdict(int)
+        useful = 0
+        for start, end in stretches:
+            for interval in self.between(start, end):
+                length = interval.end - interval.start
+                if interval.activity in (Activity.WORK, Activity.DISPATCH):
+                    useful += length
+                if interval.participant == 0:
+                    spent[interval.activity] += length
+                    if interval.activity is Activity.WORK:
+                        operators[interval.label or "work"] += length
+        total = sum(end - start for start, end in stretches) * self.participants
+        sections = {event.value for event in self.events if event.kind == "publish" and _inside(event.ns, stretches)}
+        return RunParts(
+            operators={label: length / 1e9 for label, length in operators.items()},
+            dispatch=spent[Activity.DISPATCH] / 1e9,
+            barrier=spent[Activity.BARRIER] / 1e9,
+            idle_share=max(0.0, 1.0 - useful / total) if total else 0.0,
+            sections=len(sections),
+        )
+
+    def _read(self) -> list[Interval]:
+        lanes = [_Lane(participant) for participant in range(self.participants)]
+        self._assume_beginnings(lanes)
+        section_labels: dict[int, str] = {}
+        for event in self.events:
+            self._apply(event, lanes[event.participant], section_labels)
+        last = self.events[-1].ns if self.events else 0
+        for lane in lanes:
+            lane.flush(last)
+        return [interval for lane in lanes for interval in lane.intervals]
+
+    def _assume_beginnings(self, lanes: list[_Lane]) -> None:
+        """A worker that was asleep or awake before its first event was so since the trace began."""
+        if not self.events:
+            return
+        begin = self.events[0].ns
+        first = {event.participant: event for event in reversed(self.events)}
+        for participant, lane in enumerate(lanes[1:], start=1):
+            lane.flush(begin)
+            event = first.get(participant)
+            if event is None or event.kind == "park_end":
+                lane.push(begin, Activity.PARK, 0, "")
+
+    def _apply(self, event: Event, lane: _Lane, section_labels: dict[int, str]) -> None:
+        ns, section = event.ns, event.value
+        label = section_labels.get(section, lane.step)
+        match event.kind:
+            case "label":
+                lane.flush(ns)
+                lane.step = self._labels.get(event.value, f"step {event.value}") if event.value else ""
+            case "publish":
+                section_labels[section] = lane.step
+                lane.push(ns, Activity.DISPATCH, section, lane.step)
+            case "share_begin":
+                lane.pop(ns, Activity.DISPATCH, section)
+                lane.push(ns, Activity.WORK, section, label)
+            case "share_end":
+                lane.pop(ns, Activity.WORK, section)
+            case "join_begin":
+                lane.pop(ns, Activity.DISPATCH, section)
+                lane.push(ns, Activity.BARRIER, section, label)
+            case "join_end":
+                lane.pop(ns, Activity.DISPATCH, section)
+                lane.pop(ns, Activity.BARRIER, section)
+            case "barrier_begin":
+                lane.push(ns, Activity.BARRIER, section, label)
+            case "barrier_end":
+                lane.pop(ns, Activity.BARRIER)
+            case "park_begin":
+                lane.push(ns, Activity.PARK, 0, "")
+            case "park_end":
+                lane.pop(ns, Activity.PARK)
+            case _:  # wakes and what later versions record change no participant's activity
+                lane.flush(ns)
+
+
+def _inside(ns: int, stretches: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= ns <= end for start, end in stretches)
+
+
+def typical_window(runs: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
+    """The stretch of `count` consecutive runs whose total is the median of all such stretches; None without runs."""
+    count = min(count, len(runs))
+    if count == 0:
+        return None
+    stretches = sorted(
+        ((runs[at][0], runs[at + count - 1][1]) for at in range(len(runs) - count + 1)),
+        key=lambda stretch: stretch[1] - stretch[0],
+    )
+    return stretches[len(stretches) // 2]
+
+
+def gaps(runs: Sequence[tuple[int, int]]) -> list[int]:
+    """The time between consecutive runs."""
+    return [later[0] - earlier[1] for earlier, later in pairwise(runs)]
