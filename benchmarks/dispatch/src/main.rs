@@ -82,7 +82,10 @@ fn run(options: &Options) -> Result<(), String> {
     }
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        std::fs::write(path, text + "\n").map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let made = folder.map_or(Ok(()), std::fs::create_dir_all);
+        let written = made.and_then(|()| std::fs::write(path, text + "\n"));
+        written.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     Ok(())
 }
@@ -120,7 +123,6 @@ fn applies(case: &Case, arm: &dyn Arm) -> bool {
     match case.body {
         _ if case.metric == Metric::IdleCpu => arm.kind() != Kind::Serial,
         Body::Rendezvous => arm.overlaps(),
-        // The floor is the reference for the cost of a crowd, not a member of it.
         _ if case.crowd > 1 && arm.is_floor() => case.versus_floor,
         _ => arm.kind() != Kind::Serial || case.versus_serial,
     }
@@ -155,7 +157,6 @@ fn machine(bench: &Bench, options: &Options) -> Result<Machine, String> {
 fn progress(text: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        // A progress line that cannot be written is no reason to stop.
         let _ = write!(stderr, "\r\x1b[K{text}");
         let _ = stderr.flush();
     }

@@ -15,7 +15,7 @@ Usage: dispatch [OPTIONS]
   --scenarios A,B      only scenarios whose name contains one of these
   --pin all|floor      who is pinned in the quiet scenarios (default all)
   --openmp FILE        the OpenMP runtime to load (default libgomp.so.1)
-  --json PATH          write everything as JSON
+  --json PATH          write everything as JSON (also --output)
   --list               name the arms and scenarios and stop
   --help
 ";
@@ -80,7 +80,7 @@ pub fn parse() -> Result<Command, lexopt::Error> {
                 }
             }
             Long("openmp") => options.openmp = parser.value()?.string()?,
-            Long("json") => options.json = Some(parser.value()?.into()),
+            Long("json" | "output") => options.json = Some(parser.value()?.into()),
             Long("list") => options.list = true,
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("hog") => return Ok(Command::Hog(parser.value()?.parse()?)),

@@ -3,6 +3,7 @@
 
 use super::{share, Arm, Kind, Section, Visitor};
 use libloading::Library;
+use std::error::Error;
 use std::ffi::{c_int, c_uint, c_void};
 
 type Parallel = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, c_uint, c_uint);
@@ -19,7 +20,11 @@ impl OpenMp {
     /// Loads a library such as `libgomp.so.1`. Its threads outlive every region, so it is never unloaded.
     pub fn load(file: &str) -> Result<OpenMp, String> {
         // SAFETY: the initialisers of an OpenMP runtime start no thread and have no other precondition.
-        let library = unsafe { Library::new(file) }.map_err(|error| format!("{file} cannot be loaded: {error}"))?;
+        let library = unsafe { Library::new(file) };
+        let library = library.map_err(|error| match error.source() {
+            Some(reason) => format!("{file} cannot be loaded: {reason}"),
+            None => format!("{file} cannot be loaded: {error}"),
+        })?;
         let library = Box::leak(Box::new(library));
         let missing = |error: libloading::Error| format!("{file} is no OpenMP runtime: {error}");
         // SAFETY: the symbol has this signature in every OpenMP runtime that exports it.
