@@ -1,0 +1,302 @@
+//! `threadteam._native.Program`: a checked list of kernel steps that runs on a token.
+
+mod arrays;
+mod describe;
+mod host;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use threadteam::Exec;
+use threadteam_program::{Buffer, BufferMut, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
+
+use arrays::ArrayPort;
+use host::PythonCall;
+
+/// How often a run looks for signals: a tenth of what a person notices, and nothing next to the work between.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A flag that ends runs of programs before their next step.
+#[pyclass(name = "CancelFlag", module = "threadteam._native", frozen)]
+pub(crate) struct PyCancelFlag {
+    flag: AtomicBool,
+}
+
+#[pymethods]
+impl PyCancelFlag {
+    #[new]
+    fn new() -> Self {
+        PyCancelFlag { flag: AtomicBool::new(false) }
+    }
+
+    /// Ends the runs that were given this flag before their next step.
+    fn set(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets runs that are given this flag go on.
+    fn clear(&self) {
+        self.flag.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the flag is set.
+    fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+/// An immutable list of kernel steps over planned memory.
+#[pyclass(name = "Program", module = "threadteam._native", frozen)]
+pub(crate) struct PyProgram {
+    program: Program,
+    inputs: Vec<ArrayPort>,
+    outputs: Vec<ArrayPort>,
+    /// The addresses of the constants, which outputs must lie apart from.
+    constants: Vec<std::ops::Range<usize>>,
+    /// The functions of Python steps, for the garbage collector.
+    calls: Vec<Arc<PythonCall>>,
+    /// When each step of the last profiled run began and ended.
+    profile: Mutex<Vec<StepTime>>,
+}
+
+#[pymethods]
+impl PyProgram {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        values: Vec<Bound<'_, PyAny>>,
+        constants: Vec<Bound<'_, PyAny>>,
+        inputs: Vec<Bound<'_, PyAny>>,
+        outputs: Vec<Bound<'_, PyAny>>,
+        steps: Vec<Bound<'_, PyAny>>,
+        arena_bytes: usize,
+    ) -> PyResult<Self> {
+        let each = |what: &'static str, ports: Vec<Bound<'_, PyAny>>| {
+            let parse = |(number, port): (usize, &Bound<'_, PyAny>)| describe::port(what, number, port);
+            ports.iter().enumerate().map(parse).collect::<PyResult<Vec<_>>>()
+        };
+        let mut calls = Vec::new();
+        let (constants, addresses) = constants
+            .iter()
+            .enumerate()
+            .map(|(number, constant)| describe::constant(number, constant))
+            .collect::<PyResult<(Vec<_>, Vec<_>)>>()?;
+        let description = Description {
+            values: values.iter().enumerate().map(|(n, value)| describe::value(n, value)).collect::<PyResult<_>>()?,
+            constants,
+            inputs: each("input", inputs)?,
+            outputs: each("output", outputs)?,
+            steps: steps
+                .iter()
+                .enumerate()
+                .map(|(number, step)| describe::step(number, step, &mut calls))
+                .collect::<PyResult<_>>()?,
+            arena_bytes,
+        };
+        let program = Program::new(description).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let array_port = |what, port: &threadteam_program::Port| {
+            ArrayPort::new(py, what, port.name.clone(), port.dtype, port.dims.clone())
+        };
+        Ok(PyProgram {
+            inputs: program.inputs().map(|port| array_port("input", port)).collect::<PyResult<_>>()?,
+            outputs: program.outputs().map(|port| array_port("output", port)).collect::<PyResult<_>>()?,
+            constants: addresses,
+            calls,
+            profile: Mutex::new(Vec::new()),
+            program,
+        })
+    }
+
+    /// Runs every step in order and returns the outputs.
+    #[pyo3(signature = (inputs, outputs=None, on=None, profile=false, cancelled=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyAny>,
+        outputs: Option<&Bound<'py, PyAny>>,
+        on: Option<&Bound<'py, PyAny>>,
+        profile: bool,
+        cancelled: Option<&Bound<'py, PyCancelFlag>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let inputs = items("inputs", inputs, self.inputs.len())?;
+        let outputs = self.output_arrays(py, outputs)?;
+        let (buffers, mut taken): (Vec<Buffer<'_>>, Vec<_>) =
+            inputs.iter().zip(&self.inputs).map(|(array, port)| port.input(array)).collect::<PyResult<_>>()?;
+        let mut results = Vec::with_capacity(outputs.len());
+        for (array, port) in outputs.iter().zip(&self.outputs) {
+            let (buffer, span) = port.output(array, taken.iter().chain(&self.constants).cloned())?;
+            taken.push(span);
+            results.push(buffer);
+        }
+
+        let mut times = Vec::new();
+        let mut between = signals();
+        let context = RunContext {
+            cancelled: cancelled.map(|flag| &flag.get().flag),
+            between: Some(&mut between),
+            profile: profile.then_some(&mut times),
+        };
+        let run = |exec: Exec<'_>| self.program.run(exec, &buffers, &mut results, context);
+        with_exec(py, on, run)?.map_err(|error| exception(py, error))?;
+        if profile {
+            *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = times;
+        }
+        PyList::new(py, outputs)
+    }
+
+    /// Kind and label of every step.
+    fn steps(&self) -> Vec<(&'static str, String)> {
+        let name = |kind| if kind == "host" { "python" } else { kind };
+        self.program.steps().map(|(kind, label)| (name(kind), label.to_string())).collect()
+    }
+
+    /// Scratch memory of one run in flight.
+    #[getter]
+    fn arena_bytes(&self) -> usize {
+        self.program.arena_bytes()
+    }
+
+    /// Seconds in every step of the last profiled run.
+    fn profile(&self) -> Vec<f64> {
+        self.times(|time| (time.end - time.begin) as f64 * 1e-9)
+    }
+
+    /// When every step of the last profiled run began and ended, in nanoseconds since the run began.
+    fn spans(&self) -> Vec<(u64, u64)> {
+        self.times(|time| (time.begin, time.end))
+    }
+
+    /// Frees the scratch memory of finished runs.
+    fn release_idle(&self) {
+        self.program.release_idle();
+    }
+
+    fn __repr__(&self) -> String {
+        let (steps, bytes) = (self.program.steps().len(), self.program.arena_bytes());
+        let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
+        format!("<Program of {steps} steps, {inputs} inputs, {outputs} outputs, {bytes} bytes of arena>")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.calls.iter().try_for_each(|call| call.traverse(&visit))
+    }
+
+    fn __clear__(&self) {
+        self.calls.iter().for_each(|call| call.clear());
+    }
+}
+
+impl PyProgram {
+    /// The arrays to fill: those given, and new ones where none is.
+    fn output_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        given: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match given {
+            None => self.outputs.iter().map(|port| port.allocate(py)).collect(),
+            Some(given) => {
+                let mut arrays = items("outputs", given, self.outputs.len())?;
+                for (array, port) in arrays.iter_mut().zip(&self.outputs) {
+                    if array.is_none() {
+                        *array = port.allocate(py)?;
+                    }
+                }
+                Ok(arrays)
+            }
+        }
+    }
+
+    fn times<T>(&self, of: impl Fn(&StepTime) -> T) -> Vec<T> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner).iter().map(of).collect()
+    }
+}
+
+/// The objects of a list or tuple of `expected` ones.
+fn items<'py>(what: &str, object: &Bound<'py, PyAny>, expected: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let items: Vec<_> = if let Ok(list) = object.cast::<PyList>() {
+        list.iter().collect()
+    } else if let Ok(tuple) = object.cast::<PyTuple>() {
+        tuple.iter().collect()
+    } else {
+        let given = object.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{what} is a {given}, but a list is expected")));
+    };
+    if items.len() == expected {
+        Ok(items)
+    } else {
+        Err(PyValueError::new_err(format!("the program takes {expected} {what}, but {} were given", items.len())))
+    }
+}
+
+/// A function that lets Python handle its signals, at most once an interval.
+fn signals() -> impl FnMut() -> Result<(), Cause> + Send {
+    let mut last: Option<Instant> = None;
+    move || {
+        let now = Instant::now();
+        if now.duration_since(*last.get_or_insert(now)) < SIGNAL_INTERVAL {
+            return Ok(());
+        }
+        last = Some(now);
+        Python::attach(|py| py.check_signals()).map_err(Cause::from)
+    }
+}
+
+/// Calls `body` without the interpreter lock and with a token for `on`.
+fn with_exec<R: Send>(
+    py: Python<'_>,
+    on: Option<&Bound<'_, PyAny>>,
+    body: impl FnOnce(Exec<'_>) -> R + Send,
+) -> PyResult<R> {
+    match on {
+        None => Ok(py.detach(|| body(Exec::serial()))),
+        Some(other) => {
+            let given = other.get_type().name()?;
+            Err(PyTypeError::new_err(format!("on is a {given}, but None is expected")))
+        }
+    }
+}
+
+/// The exception that a failed run raises.
+fn exception(py: Python<'_>, error: RunError) -> PyErr {
+    match error {
+        RunError::Arguments(message) => PyValueError::new_err(message),
+        RunError::Memory(_) => PyMemoryError::new_err(error.to_string()),
+        RunError::Cancelled { step, ref label } => raise(py, "RunCancelled", error.to_string(), step, label),
+        RunError::Interrupted(cause) => match cause.downcast::<PyErr>() {
+            Ok(error) => *error,
+            Err(cause) => PyValueError::new_err(cause.to_string()),
+        },
+        RunError::Step(error) => step_exception(py, error),
+    }
+}
+
+/// What a Python step raised, with a note that says where; for a native step, `StepError`.
+fn step_exception(py: Python<'_>, error: StepError) -> PyErr {
+    let message = error.to_string();
+    let StepError { step, label, cause, .. } = error;
+    match cause.map(|cause| cause.downcast::<PyErr>()) {
+        Some(Ok(raised)) => {
+            let note = format!("raised in step {step} ({label})");
+            match raised.value(py).call_method1("add_note", (note,)) {
+                Ok(_) => *raised,
+                Err(error) => error,
+            }
+        }
+        _ => raise(py, "StepError", message, step, &label),
+    }
+}
+
+/// An exception of `threadteam.errors` that names a step.
+fn raise(py: Python<'_>, class: &str, message: String, step: usize, label: &str) -> PyErr {
+    let make = || py.import("threadteam.errors")?.getattr(class)?.call1((message, step, label));
+    match make() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
