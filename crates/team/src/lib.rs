@@ -1,49 +1,67 @@
-//! The runtime: skeleton.
-use std::num::NonZeroUsize;
-use std::ops::Range;
-use std::time::Duration;
-/// A token.
-pub struct Exec<'p> {
-    budget: NonZeroUsize,
-    m: std::marker::PhantomData<&'p ()>,
-}
-impl<'p> Exec<'p> {
-    /// Serial token.
-    pub const fn serial() -> Exec<'static> {
-        Exec { budget: NonZeroUsize::MIN, m: std::marker::PhantomData }
-    }
-    /// Slots.
-    pub fn budget(&self) -> NonZeroUsize {
-        self.budget
-    }
-    /// Whether serial.
-    pub fn is_serial(&self) -> bool {
-        true
-    }
-    /// Lend.
-    pub fn reborrow(&mut self) -> Exec<'_> {
-        Exec::serial()
-    }
-    /// Narrow.
-    pub fn limit(self, _max: NonZeroUsize) -> Exec<'p> {
-        self
-    }
-    /// Ranges.
-    pub fn for_ranges<F: Fn(Range<usize>) + Sync>(self, len: usize, _grain: NonZeroUsize, f: F) {
-        f(0..len)
-    }
-    /// Jobs.
-    pub fn fork<F: Fn(usize, Exec<'_>) + Sync>(self, jobs: usize, f: F) {
-        for i in 0..jobs {
-            f(i, Exec::serial())
-        }
-    }
-    /// Width that pays.
-    pub fn width_for(&self, _estimate: Duration, _sections: u32) -> NonZeroUsize {
-        NonZeroUsize::MIN
-    }
-    /// Rule.
-    pub fn pays(&self, _estimate: Duration, _sections: u32, _width: NonZeroUsize) -> bool {
-        false
-    }
-}
+//! One explicit token for a share of one thread pool.
+//!
+//! A [`Pool`] owns threads. An [`Exec`] is a token for some of its slots: every parallel step runs on one, passed by value
+//! down to the kernel, and can only divide what it was given. A [`Team`] or [`TeamExec`] reserves members, so that shares
+//! may wait for each other. Nothing is ambient: no global pool, no thread-local pool, no thread before a pool is built.
+//!
+//! `PROTOCOL.md` beside this crate describes how a section is dispatched.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::num::NonZeroUsize;
+//! use threadteam::{Exec, Pool};
+//!
+//! fn scale(exec: Exec<'_>, data: &[std::sync::atomic::AtomicU32], by: u32) {
+//!     use std::sync::atomic::Ordering::Relaxed;
+//!     exec.for_ranges(data.len(), NonZeroUsize::new(1024).unwrap(), |range| {
+//!         data[range].iter().for_each(|x| x.store(x.load(Relaxed) * by, Relaxed));
+//!     });
+//! }
+//!
+//! let data: Vec<_> = (0..5000).map(std::sync::atomic::AtomicU32::new).collect();
+//! let pool = Pool::builder().threads(2).build()?;
+//! scale(Exec::new(&pool, 2)?, &data, 3);
+//! scale(Exec::serial(), &data, 2);
+//! assert_eq!(data[7].load(std::sync::atomic::Ordering::Relaxed), 42);
+//! # Ok::<(), threadteam::Error>(())
+//! ```
+
+mod alone;
+mod cost;
+mod desk;
+mod error;
+mod exec;
+mod foreign;
+mod fork;
+mod free;
+mod futex;
+mod inner;
+mod parking;
+mod policy;
+mod pool;
+mod reserve;
+mod section;
+mod share;
+mod slot;
+mod stats;
+mod sync;
+mod team;
+pub mod trace;
+mod wait;
+mod word;
+mod worker;
+
+pub use cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass, WidthCosts, PAYS};
+pub use error::{Cancelled, Error, Refused};
+pub use exec::Exec;
+pub use foreign::Foreign;
+pub use policy::{raise_current_thread_qos, Qos, WaitOverride, WaitPolicy};
+pub use pool::{Pool, PoolBuilder};
+pub use reserve::{IntoTeamError, Team};
+pub use stats::Stats;
+pub use team::{Participant, TeamExec};
+
+/// The panic payload of a section whose process was forked by one of its bodies: in the child its workers do not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForkedInside;

@@ -1,0 +1,75 @@
+//! When a leader wakes sleeping members.
+//!
+//! A wake costs the waker several microseconds, so waking at every small section makes it slower than serial. The leader
+//! adds up the time that it worked while members slept and wakes one when that debt exceeds the cost of a wake; it wakes
+//! at once when the section is known to be long. Woken members wake further ones, so the leader pays for at most one.
+
+use crate::inner::Inner;
+use crate::slot::Slot;
+use crate::trace::Kind;
+use std::sync::atomic::Ordering;
+
+/// What a wake costs in all: the waker's system call and the time until the sleeper runs.
+pub(crate) const WAKE_NS: u64 = 30_000;
+
+/// Serial time of a section from which a wake at its start gains.
+const EAGER_NS: u64 = 2 * WAKE_NS;
+
+/// One section led while some of its members sleep.
+pub(crate) struct Alone<'a> {
+    inner: &'a Inner,
+    members: &'a [u16],
+    home: &'a Slot,
+    since: u64,
+    debt: u64,
+    woke: bool,
+}
+
+impl<'a> Alone<'a> {
+    /// `None` when all `members` are awake. `estimate` is the serial time of the section in nanoseconds, 0 if unknown.
+    pub(crate) fn begin(inner: &'a Inner, members: &'a [u16], home: &'a Slot, estimate: u64) -> Option<Self> {
+        if !inner.parking.any_parked(members) {
+            return None;
+        }
+        let since = inner.birth.elapsed().as_nanos() as u64;
+        let gap = since.saturating_sub(inner.debt.last_end.load(Ordering::Relaxed));
+        let forget = gap > inner.settings.wait.idle_spin().as_nanos() as u64;
+        let debt = if forget { 0 } else { inner.debt.ns.load(Ordering::Relaxed) };
+        let mut alone = Alone { inner, members, home, since, debt, woke: false };
+        // Without an estimate the last section is the best guess at this one.
+        let likely = if estimate > 0 { estimate } else { inner.debt.last_length.load(Ordering::Relaxed) };
+        if debt >= WAKE_NS || likely >= EAGER_NS {
+            alone.wake();
+        }
+        Some(alone)
+    }
+
+    /// Between two chunks.
+    pub(crate) fn tick(&mut self) {
+        if !self.woke && self.debt + self.elapsed() >= WAKE_NS {
+            self.wake();
+        }
+    }
+
+    /// After the join.
+    pub(crate) fn end(self) {
+        let elapsed = self.elapsed();
+        let debt = &self.inner.debt;
+        debt.ns.store(if self.woke { 0 } else { self.debt + elapsed }, Ordering::Relaxed);
+        debt.last_end.store(self.since + elapsed, Ordering::Relaxed);
+        debt.last_length.store(elapsed, Ordering::Relaxed);
+    }
+
+    fn elapsed(&self) -> u64 {
+        (self.inner.birth.elapsed().as_nanos() as u64).saturating_sub(self.since)
+    }
+
+    fn wake(&mut self) {
+        self.woke = true;
+        let woken = self.inner.parking.wake_some(self.members, 1) as u64;
+        self.home.leader.wakes.add(woken);
+        if let Some(trace) = self.inner.trace() {
+            trace.record(Kind::Wake, woken);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What a section costs, and when it pays to run one.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// A region runs in parallel when it takes at least this many times what its sections cost: below it the gain is within
+/// the noise, and a section that a busy CPU delays loses more than it gains.
+pub const PAYS: f64 = 3.0;
+
+/// How a token reaches its participants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DispatchKind {
+    /// Reserved members.
+    Team,
+    /// A plain token used by a worker of its pool.
+    InPool,
+    /// A plain token used from outside.
+    Outside,
+}
+
+/// The cost of one section by width: measured anchors, interpolated between them.
+///
+/// Below the first anchor its value holds; above the last, the cost grows in proportion to the width.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use std::time::Duration;
+/// use threadteam::WidthCosts;
+///
+/// let costs = WidthCosts::from_anchors(&[(2, Duration::from_micros(1)), (4, Duration::from_micros(2))]).unwrap();
+/// assert_eq!(costs.at(NonZeroUsize::new(3).unwrap()), Duration::from_nanos(1500));
+/// assert_eq!(costs.at(NonZeroUsize::new(8).unwrap()), Duration::from_micros(4));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WidthCosts {
+    anchors: [(u16, Duration); WidthCosts::MAX_ANCHORS],
+    count: usize,
+}
+
+impl WidthCosts {
+    /// The most anchors of one row.
+    pub const MAX_ANCHORS: usize = 12;
+
+    /// Costs at widths 2, 4 and 6.
+    pub const fn new(at_2_4_6: [Duration; 3]) -> Self {
+        let mut anchors = [(0, Duration::ZERO); Self::MAX_ANCHORS];
+        anchors[0] = (2, at_2_4_6[0]);
+        anchors[1] = (4, at_2_4_6[1]);
+        anchors[2] = (6, at_2_4_6[2]);
+        WidthCosts { anchors, count: 3 }
+    }
+
+    /// The same cost at widths 2, 4 and 6.
+    pub const fn flat(cost: Duration) -> Self {
+        Self::new([cost; 3])
+    }
+
+    /// A row of measured anchors, or `None` unless their widths rise strictly from at least 2 to at most `u16::MAX` and
+    /// there are 1 to [`MAX_ANCHORS`](Self::MAX_ANCHORS).
+    pub const fn from_anchors(anchors: &[(usize, Duration)]) -> Option<Self> {
+        if anchors.is_empty() || anchors.len() > Self::MAX_ANCHORS {
+            return None;
+        }
+        let mut row = [(0, Duration::ZERO); Self::MAX_ANCHORS];
+        let mut last = 1;
+        let mut at = 0;
+        while at < anchors.len() {
+            let (width, cost) = anchors[at];
+            if width <= last || width > u16::MAX as usize {
+                return None;
+            }
+            row[at] = (width as u16, cost);
+            last = width;
+            at += 1;
+        }
+        Some(WidthCosts { anchors: row, count: anchors.len() })
+    }
+
+    /// The cost of one section of `width` participants.
+    pub fn at(&self, width: NonZeroUsize) -> Duration {
+        let width = width.get();
+        let anchors = &self.anchors[..self.count];
+        let above = anchors.iter().position(|&(anchor, _)| usize::from(anchor) >= width);
+        match above {
+            Some(0) => anchors[0].1,
+            Some(at) => {
+                let ((lo, low), (hi, high)) = (anchors[at - 1], anchors[at]);
+                let part = (width - usize::from(lo)) as f64 / f64::from(hi - lo);
+                Duration::from_secs_f64(low.as_secs_f64() + (high.as_secs_f64() - low.as_secs_f64()) * part)
+            }
+            None => {
+                let (widest, cost) = anchors[self.count - 1];
+                Duration::try_from_secs_f64(cost.as_secs_f64() * width as f64 / f64::from(widest))
+                    .unwrap_or(Duration::MAX)
+            }
+        }
+    }
+
+    /// The least of the anchors.
+    pub fn min(&self) -> Duration {
+        self.anchors[..self.count].iter().map(|&(_, cost)| cost).min().unwrap_or(Duration::MAX)
+    }
+}
+
+/// The kernels that a machine takes, which is how its costs are keyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HostClass {
+    /// x86-64 with AVX-512.
+    X86Avx512,
+    /// x86-64 with AVX2 and FMA.
+    X86Avx2,
+    /// x86-64 with neither.
+    X86Scalar,
+    /// aarch64 on macOS.
+    Aarch64Apple,
+    /// aarch64 elsewhere.
+    Aarch64,
+    /// Anything else.
+    Generic,
+}
+
+impl HostClass {
+    /// The class of this machine.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::is_x86_feature_detected!("avx512f") {
+                return HostClass::X86Avx512;
+            }
+            if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+                return HostClass::X86Avx2;
+            }
+            HostClass::X86Scalar
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        match (cfg!(target_arch = "aarch64"), cfg!(target_os = "macos")) {
+            (true, true) => HostClass::Aarch64Apple,
+            (true, false) => HostClass::Aarch64,
+            _ => HostClass::Generic,
+        }
+    }
+
+    /// The name under which tables are kept.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HostClass::X86Avx512 => "x86_64-avx512",
+            HostClass::X86Avx2 => "x86_64-avx2",
+            HostClass::X86Scalar => "x86_64-scalar",
+            HostClass::Aarch64Apple => "aarch64-apple",
+            HostClass::Aarch64 => "aarch64",
+            HostClass::Generic => "generic",
+        }
+    }
+}
+
+/// The cost of one section for each [`DispatchKind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DispatchCosts {
+    team: WidthCosts,
+    in_pool: WidthCosts,
+    outside: WidthCosts,
+}
+
+const fn micros(tenths: u64) -> Duration {
+    Duration::from_nanos(tenths * 100)
+}
+
+/// Measured at width 2 with 10 us shares on two-CPU virtual machines (AVX2 and AVX-512); the growth with the width is that
+/// of one cache-line transfer a member.
+const MEASURED: DispatchCosts = DispatchCosts {
+    team: WidthCosts::new([micros(5), micros(8), micros(11)]),
+    in_pool: WidthCosts::new([micros(6), micros(9), micros(12)]),
+    outside: WidthCosts::new([micros(6), micros(9), micros(12)]),
+};
+
+/// For classes that nobody measured: twice as much.
+const UNMEASURED: DispatchCosts = DispatchCosts {
+    team: WidthCosts::new([micros(10), micros(16), micros(22)]),
+    in_pool: WidthCosts::new([micros(12), micros(18), micros(24)]),
+    outside: WidthCosts::new([micros(12), micros(18), micros(24)]),
+};
+
+impl DispatchCosts {
+    /// Costs of a caller's own.
+    pub fn new(team: WidthCosts, in_pool: WidthCosts, outside: WidthCosts) -> Self {
+        DispatchCosts { team, in_pool, outside }
+    }
+
+    /// The row of a class.
+    pub fn for_class(class: HostClass) -> Self {
+        match class {
+            HostClass::X86Avx512 | HostClass::X86Avx2 => MEASURED,
+            _ => UNMEASURED,
+        }
+    }
+
+    /// The row of this machine's class.
+    pub fn host_default() -> Self {
+        Self::for_class(HostClass::detect())
+    }
+
+    /// This row with the costs of one kind replaced.
+    #[must_use]
+    pub fn with(mut self, kind: DispatchKind, costs: WidthCosts) -> Self {
+        *match kind {
+            DispatchKind::Team => &mut self.team,
+            DispatchKind::InPool => &mut self.in_pool,
+            DispatchKind::Outside => &mut self.outside,
+        } = costs;
+        self
+    }
+
+    /// The least cost of a kind at any anchor.
+    pub fn min_cost(&self, kind: DispatchKind) -> Duration {
+        self.row(kind).min()
+    }
+
+    /// The cost of one section.
+    pub fn cost(&self, kind: DispatchKind, width: NonZeroUsize) -> Duration {
+        self.row(kind).at(width)
+    }
+
+    fn row(&self, kind: DispatchKind) -> &WidthCosts {
+        match kind {
+            DispatchKind::Team => &self.team,
+            DispatchKind::InPool => &self.in_pool,
+            DispatchKind::Outside => &self.outside,
+        }
+    }
+}
+
+/// The one rule: `estimate >= PAYS * sections * dispatch_cost`. Never at a cost of [`Duration::MAX`], always for zero
+/// sections.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use threadteam::pays_at;
+///
+/// assert!(pays_at(Duration::from_micros(9), 3, Duration::from_micros(1)));
+/// assert!(!pays_at(Duration::from_micros(8), 3, Duration::from_micros(1)));
+/// ```
+pub fn pays_at(estimate: Duration, sections: u32, dispatch_cost: Duration) -> bool {
+    if sections == 0 {
+        return true;
+    }
+    dispatch_cost != Duration::MAX && estimate.as_secs_f64() >= PAYS * f64::from(sections) * dispatch_cost.as_secs_f64()
+}
+
+/// The width in `1..=budget` that minimises `sections * cost(width) + estimate / width` among those that pay, 1 if none
+/// does; ties go to the smaller width.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use std::time::Duration;
+/// use threadteam::width_for_by;
+///
+/// let budget = NonZeroUsize::new(6).unwrap();
+/// let flat = |_| Duration::from_micros(2);
+/// assert_eq!(width_for_by(Duration::from_micros(1), 1, budget, flat).get(), 1);
+/// assert_eq!(width_for_by(Duration::from_millis(1), 1, budget, flat).get(), 6);
+/// ```
+pub fn width_for_by(
+    estimate: Duration,
+    sections: u32,
+    budget: NonZeroUsize,
+    cost: impl Fn(NonZeroUsize) -> Duration,
+) -> NonZeroUsize {
+    let serial = estimate.as_secs_f64();
+    let mut best = (NonZeroUsize::MIN, serial);
+    for width in (2..=budget.get()).filter_map(NonZeroUsize::new) {
+        let cost = cost(width);
+        if pays_at(estimate, sections, cost) {
+            let time = f64::from(sections) * cost.as_secs_f64() + serial / width.get() as f64;
+            if time < best.1 {
+                best = (width, time);
+            }
+        }
+    }
+    best.0
+}

@@ -1,0 +1,499 @@
+//! The token: `budget` slots of one pool.
+
+use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
+use crate::error::{Error, Refused};
+use crate::foreign::{dispatch_chunks, Foreign};
+use crate::free::Claim;
+use crate::inner::Inner;
+use crate::policy::{WaitOverride, WaitPolicy};
+use crate::pool::Pool;
+use crate::reserve::Lead;
+use crate::section::{Chunks, Leader};
+use crate::share::Shares;
+use crate::slot::Call;
+use crate::team::{SpinScope, TeamExec};
+use crate::trace::Trace;
+use crate::trace::Trace;
+use crate::word::MAX_CHUNKS;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Chunks that [`Exec::for_ranges`] makes for each participant when `grain` allows: with one, the slowest CPU gates the
+/// section; a chunk costs about one locked instruction.
+const CHUNKS_PER_PARTICIPANT: usize = 4;
+
+/// Where a token's sections run.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    /// On the calling thread.
+    Here,
+    /// On the calling thread and free workers of the pool.
+    Pool(&'p Pool),
+    /// On the calling thread and these reserved workers of the pool.
+    Team(&'p Pool, &'p [u16]),
+    /// On another execution system.
+    Foreign(&'p dyn Foreign),
+}
+
+/// A token for `budget` slots of one pool, the calling thread's included.
+///
+/// It is neither `Clone` nor `Copy`, and every parallel entry consumes it, so at most `budget` tasks of a root token run at
+/// once at every depth. [`reborrow`](Exec::reborrow) lends it when one token drives several sections in turn.
+///
+/// ```compile_fail
+/// fn duplicate<T: Clone>(_: T) {}
+/// duplicate(threadteam::Exec::serial());
+/// ```
+/// ```compile_fail
+/// fn duplicate<T: Copy>(_: T) {}
+/// duplicate(threadteam::Exec::serial());
+/// ```
+/// ```compile_fail
+/// let exec = threadteam::Exec::serial();
+/// exec.fork(2, |_, _| ());
+/// exec.fork(2, |_, _| ()); // the first entry consumed it
+/// ```
+/// ```compile_fail
+/// let mut exec = threadteam::Exec::serial();
+/// let lent = exec.reborrow();
+/// exec.fork(2, |_, _| ()); // lent
+/// lent.fork(2, |_, _| ());
+/// ```
+/// ```compile_fail
+/// let mut escaped = None;
+/// threadteam::Exec::serial().fork(1, |_, child| escaped = Some(child)); // a child cannot leave its body
+/// ```
+pub struct Exec<'p> {
+    place: Place<'p>,
+    budget: NonZeroUsize,
+    fork_child: bool,
+    hook: Option<&'p (dyn Fn() + Sync)>,
+    /// Serial time of the next section in nanoseconds, 0 if unknown.
+    estimate: u64,
+    /// Held by the root token of a [`Team`](crate::Team).
+    _lead: Option<Lead<'p>>,
+}
+
+impl<'p> Exec<'p> {
+    /// The token of the calling thread alone.
+    pub const fn serial() -> Exec<'static> {
+        Exec { place: Place::Here, budget: NonZeroUsize::MIN, fork_child: false, hook: None, estimate: 0, _lead: None }
+    }
+
+    /// A root token of `pool`; `budget` is clamped to the pool's width.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroBudget`] for a budget of zero.
+    pub fn new(pool: &'p Pool, budget: usize) -> Result<Exec<'p>, Error> {
+        let budget = NonZeroUsize::new(budget).ok_or(Error::ZeroBudget)?.min(pool.width());
+        Ok(Exec { place: Place::Pool(pool), budget, ..Exec::serial() })
+    }
+
+    /// A token whose sections another execution system dispatches; `budget` is clamped to its width.
+    pub fn foreign(system: &'p dyn Foreign, budget: NonZeroUsize) -> Exec<'p> {
+        let width = NonZeroUsize::new(system.width()).unwrap_or(NonZeroUsize::MIN);
+        Exec { place: Place::Foreign(system), budget: budget.min(width), ..Exec::serial() }
+    }
+
+    /// A root token of a persistent team.
+    pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], lead: Lead<'p>) -> Exec<'p> {
+        let budget = NonZeroUsize::MIN.saturating_add(members.len());
+        Exec { place: Place::Team(pool, members), budget, _lead: Some(lead), ..Exec::serial() }
+    }
+
+    /// The slots of this token.
+    pub fn budget(&self) -> NonZeroUsize {
+        self.budget
+    }
+
+    /// Whether everything runs on the calling thread.
+    pub fn is_serial(&self) -> bool {
+        self.budget == NonZeroUsize::MIN
+    }
+
+    /// Whether the token was minted by, or derived from, a team: its sections go to reserved members.
+    pub fn carries_team(&self) -> bool {
+        matches!(self.place, Place::Team(..))
+    }
+
+    /// Where this token's sections are recorded, if anywhere: programs label their steps there.
+    pub fn trace(&self) -> Option<&'p Trace> {
+        match self.place {
+            Place::Here => None,
+            Place::Pool(pool) | Place::Team(pool, _) => pool.inner().trace(),
+            Place::Foreign(system) => system.trace().map(|trace| &**trace),
+        }
+    }
+
+    /// The same slots for a callee while `self` is borrowed.
+    pub fn reborrow(&mut self) -> Exec<'_> {
+        Exec {
+            place: self.place,
+            budget: self.budget,
+            fork_child: self.fork_child,
+            hook: self.hook,
+            estimate: self.estimate,
+            _lead: None,
+        }
+    }
+
+    /// At most `max` of the slots; the others stay unused.
+    pub fn limit(mut self, max: NonZeroUsize) -> Exec<'p> {
+        self.budget = self.budget.min(max);
+        if let Place::Team(pool, members) = self.place {
+            self.place = Place::Team(pool, &members[..self.budget.get() - 1]);
+        }
+        self
+    }
+
+    /// Calls `hook` about every 50 ms while the calling thread waits at a join of this token or of one lent from it.
+    pub fn with_wait_hook<'q>(self, hook: &'q (dyn Fn() + Sync)) -> Exec<'q>
+    where
+        'p: 'q,
+    {
+        Exec { hook: Some(hook), ..self }
+    }
+
+    /// Says how long the next section takes on one thread. Sleeping members are woken at once for a section that is much
+    /// longer than a wake.
+    pub fn expecting(mut self, serial: Duration) -> Exec<'p> {
+        self.estimate = u64::try_from(serial.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The width that pays for a region of `serial` time in one section, with that time noted as in
+    /// [`expecting`](Self::expecting): what a kernel calls first.
+    pub fn sized_for(self, serial: Duration) -> Exec<'p> {
+        if self.is_serial() {
+            return self;
+        }
+        let width = self.width_for(serial, 1);
+        self.limit(width).expecting(serial)
+    }
+
+    /// Runs `f(i, child)` for `i` in `0..jobs` on `min(jobs, budget)` tasks. The children's budgets add up to this one's;
+    /// with more jobs than budget, tasks take jobs from a shared range and every child has one slot.
+    pub fn fork<F>(self, jobs: usize, f: F)
+    where
+        F: Fn(usize, Exec<'_>) + Sync,
+    {
+        let tasks = jobs.min(self.budget.get());
+        if tasks == 0 {
+            return;
+        }
+        let shares = Shares::even(self.budget.get(), tasks);
+        self.fork_shares(jobs, shares, &f);
+    }
+
+    /// Runs `f(i, child)` for each share, where child `i` has `shares[i]` slots.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroBudget`] when a share is zero, [`Error::SharesExceedBudget`] when they add up to more than the budget.
+    /// Nothing ran then.
+    pub fn fork_sized<F>(self, shares: &[usize], f: F) -> Result<(), Error>
+    where
+        F: Fn(usize, Exec<'_>) + Sync,
+    {
+        if shares.contains(&0) {
+            return Err(Error::ZeroBudget);
+        }
+        let sum = shares.iter().fold(0usize, |sum, &share| sum.saturating_add(share));
+        if sum > self.budget.get() {
+            return Err(Error::SharesExceedBudget { budget: self.budget.get(), sum });
+        }
+        if !shares.is_empty() {
+            self.fork_shares(shares.len(), Shares::sized(shares), &f);
+        }
+        Ok(())
+    }
+
+    fn fork_shares<F>(self, jobs: usize, shares: Shares<'_>, f: &F)
+    where
+        F: Fn(usize, Exec<'_>) + Sync,
+    {
+        let hook = self.hook;
+        let child = move |place: Place<'_>, job: usize| {
+            let (place, budget, hook) = if jobs > shares.count() {
+                (without_members(place), 1, None)
+            } else {
+                let at = shares.start(job);
+                let budget = shares.size(job);
+                (with_members(place, at..at + budget - 1), budget, hook)
+            };
+            let budget = NonZeroUsize::new(budget).unwrap_or(NonZeroUsize::MIN);
+            f(job, Exec { place, budget, fork_child: true, hook, ..Exec::serial() });
+        };
+        // A member takes the first chunk of its own block, so with as many jobs as tasks job `k` starts on the member that
+        // leads its share.
+        let place = self.place;
+        let tasks = shares.count();
+        if let Place::Team(pool, members) = place {
+            let mut leads = Claim::empty();
+            (1..tasks).for_each(|task| leads.push(usize::from(members[shares.start(task) - 1])));
+            self.run_chunks(Some((pool, leads.ids())), tasks, jobs, |range| range.for_each(|job| child(place, job)));
+        } else {
+            self.run_chunks(None, tasks, jobs, |range| range.for_each(|job| child(place, job)));
+        }
+    }
+
+    /// Calls `f` with disjoint ranges that cover `0..len`, each of at least `grain` items but the last, on at most `budget`
+    /// participants. There may be more ranges than participants: those who finish early take what others have left.
+    pub fn for_ranges<F>(self, len: usize, grain: NonZeroUsize, f: F)
+    where
+        F: Fn(Range<usize>) + Sync,
+    {
+        if len == 0 {
+            return;
+        }
+        let most = (len / grain).max(1);
+        let tasks = most.min(self.budget.get());
+        if tasks == 1 {
+            return f(0..len);
+        }
+        let chunks = most.min(tasks * CHUNKS_PER_PARTICIPANT);
+        self.run(None, tasks, Chunks::of(len, chunks), f);
+    }
+
+    /// `jobs` jobs, one a chunk (several beyond 2^30 jobs).
+    fn run_chunks<F>(self, members: Option<(&Pool, &[u16])>, tasks: usize, jobs: usize, f: F)
+    where
+        F: Fn(Range<usize>) + Sync,
+    {
+        if tasks == 1 {
+            return f(0..jobs);
+        }
+        self.run(members, tasks, Chunks::of(jobs, jobs.min(MAX_CHUNKS)), f);
+    }
+
+    /// One claimed section on at most `tasks >= 2` participants: `members` if given, else the token's own.
+    fn run<F>(self, members: Option<(&Pool, &[u16])>, tasks: usize, chunks: Chunks, f: F)
+    where
+        F: Fn(Range<usize>) + Sync,
+    {
+        let whole = chunks.count * chunks.base + chunks.extra;
+        match (members, self.place) {
+            (_, Place::Here) => f(0..whole),
+            (_, Place::Foreign(system)) => dispatch_chunks(system, tasks, chunks.count, &|chunk| {
+                let start = chunk * chunks.base + chunk.min(chunks.extra);
+                f(start..start + chunks.base + usize::from(chunk < chunks.extra));
+            }),
+            (Some((pool, members)), _) | (None, Place::Team(pool, members)) => {
+                self.lead(pool.running(), &members[..tasks - 1], chunks, &f);
+            }
+            (None, Place::Pool(pool)) => {
+                let inner = pool.running();
+                let mut claim = Claim::empty();
+                inner.claim(tasks - 1, &mut claim);
+                if claim.ids().is_empty() {
+                    return f(0..whole);
+                }
+                let held = Held { inner, ids: claim.ids() };
+                self.lead(inner, held.ids, chunks, &f);
+            }
+        }
+    }
+
+    fn lead<F>(&self, inner: &Inner, members: &[u16], chunks: Chunks, f: &F)
+    where
+        F: Fn(Range<usize>) + Sync,
+    {
+        let (call, data) = erase_range(f);
+        let leader = Leader { inner, hook: self.hook, estimate: self.estimate };
+        // SAFETY: `f` outlives the call and is `Sync`; `members` are claimed by this token and at least one; every caller
+        // passes at least two chunks.
+        unsafe { leader.claimed(members, chunks, call, data) };
+    }
+
+    /// Hands the budget to another library as a plain width: the one place where a bare width exists.
+    pub fn external<R: Send>(self, f: impl FnOnce(NonZeroUsize) -> R + Send) -> R {
+        f(self.budget)
+    }
+
+    /// Runs `f(index)` on all `budget` participants at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] when they cannot be had; nothing ran then.
+    pub fn broadcast<F>(self, f: F) -> Result<(), Refused>
+    where
+        F: Fn(usize) + Sync,
+    {
+        self.refusal()?;
+        if self.is_serial() {
+            f(0);
+            return Ok(());
+        }
+        let gang = |inner: &Inner, members: &[u16]| {
+            let share = |index, _size| f(index);
+            let (call, data) = erase_share(&share);
+            let leader = Leader { inner, hook: self.hook, estimate: 0 };
+            // SAFETY: `share` outlives the call and is `Sync`; `members` are claimed and not empty.
+            unsafe { leader.gang(members, call, data) };
+        };
+        match self.place {
+            Place::Here => f(0),
+            Place::Foreign(system) => system.dispatch(self.budget.get(), &f),
+            Place::Team(pool, members) => gang(pool.running(), members),
+            Place::Pool(pool) => {
+                let inner = pool.running();
+                let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
+                let held = Held { inner, ids: claim.ids() };
+                gang(inner, held.ids);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`broadcast`](Self::broadcast) would be refused by rule on this thread now; both ask the same rule.
+    pub fn can_broadcast(&self) -> bool {
+        self.refusal().is_ok()
+    }
+
+    fn refusal(&self) -> Result<(), Refused> {
+        match self.place {
+            Place::Pool(_) if self.fork_child => Err(Refused::ForkChild),
+            Place::Pool(pool) if !self.is_serial() && pool.is_worker() => Err(Refused::CallerInPool),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves `budget - 1` members, hands them to `f` as a team, and gives them back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Unavailable`] when the members cannot all be had within the pool's acquisition timeout; `f` did not run.
+    ///
+    /// ```compile_fail
+    /// let mut exec = threadteam::Exec::serial();
+    /// let escaped = exec.team(|team| team); // the authority ends with the callback
+    /// ```
+    pub fn team<R>(&mut self, f: impl for<'team> FnOnce(TeamExec<'team>) -> R) -> Result<R, Refused> {
+        self.team_with(WaitOverride::new(), f)
+    }
+
+    /// [`team`](Self::team) with a waiting policy of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`team`](Self::team).
+    pub fn team_with<R>(
+        &mut self,
+        over: WaitOverride,
+        f: impl for<'team> FnOnce(TeamExec<'team>) -> R,
+    ) -> Result<R, Refused> {
+        match self.place {
+            Place::Here => Ok(f(TeamExec::alone(WaitPolicy::DEFAULT.with(over), DispatchCosts::host_default()))),
+            Place::Foreign(_) => Err(Refused::Unavailable),
+            Place::Pool(pool) | Place::Team(pool, _) if self.is_serial() => {
+                Ok(f(TeamExec::alone(pool.wait_policy().with(over), pool.dispatch_costs())))
+            }
+            Place::Team(pool, members) => {
+                let inner = pool.running();
+                let team = TeamExec::new(inner, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
+                Ok(f(team.with_wait(over)))
+            }
+            Place::Pool(pool) => {
+                let inner = pool.running();
+                let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
+                let held = Held { inner, ids: claim.ids() };
+                let policy = pool.wait_policy().with(over);
+                // Dropped before `held`: the members' idle interval begins under this policy.
+                let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
+                Ok(f(TeamExec::new(inner, held.ids, policy, pool.dispatch_costs(), self.hook)))
+            }
+        }
+    }
+
+    /// What one section of `width` participants costs this token; [`Duration::MAX`] when there is nothing to dispatch.
+    pub fn dispatch_cost(&self, width: NonZeroUsize) -> Duration {
+        let width = width.min(self.budget);
+        if width == NonZeroUsize::MIN {
+            return Duration::MAX;
+        }
+        match self.place {
+            Place::Here => Duration::MAX,
+            Place::Pool(pool) => pool.dispatch_costs().cost(DispatchKind::Outside, width),
+            Place::Team(pool, _) => pool.dispatch_costs().cost(DispatchKind::Team, width),
+            Place::Foreign(_) => DispatchCosts::host_default().cost(DispatchKind::Outside, width),
+        }
+    }
+
+    /// Whether a region of `estimate` serial time in `sections` sections gains from `width` participants.
+    pub fn pays(&self, estimate: Duration, sections: u32, width: NonZeroUsize) -> bool {
+        pays_at(estimate, sections, self.dispatch_cost(width))
+    }
+
+    /// The width in `1..=budget` that makes such a region shortest, 1 if none pays.
+    pub fn width_for(&self, estimate: Duration, sections: u32) -> NonZeroUsize {
+        width_for_by(estimate, sections, self.budget, |width| self.dispatch_cost(width))
+    }
+}
+
+impl std::fmt::Debug for Exec<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exec").field("budget", &self.budget).field("carries_team", &self.carries_team()).finish()
+    }
+}
+
+fn without_members(place: Place<'_>) -> Place<'_> {
+    with_members(place, 0..0)
+}
+
+/// The place narrowed to some of a team's members.
+fn with_members(place: Place<'_>, members: Range<usize>) -> Place<'_> {
+    match place {
+        Place::Team(pool, all) => Place::Team(pool, &all[members]),
+        // A section of another system inside one of its own is not dispatched again.
+        Place::Foreign(_) => Place::Here,
+        other => other,
+    }
+}
+
+/// Claimed workers, given back on drop.
+struct Held<'a> {
+    inner: &'a Inner,
+    ids: &'a [u16],
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.inner.free.release(self.ids);
+    }
+}
+
+/// The body of a claimed section, erased.
+fn erase_range<F: Fn(Range<usize>) + Sync>(f: &F) -> (Call, *const ()) {
+    unsafe fn call<F: Fn(Range<usize>)>(data: *const (), start: usize, stop: usize) {
+        // SAFETY: `data` is the `&F` that `erase_range` erased; the section keeps it alive.
+        (unsafe { &*data.cast::<F>() })(start..stop);
+    }
+    (call::<F>, std::ptr::from_ref(f).cast())
+}
+
+/// The body of a gang section, erased: `f(index, size)`.
+pub(crate) fn erase_share<F: Fn(usize, usize) + Sync>(f: &F) -> (Call, *const ()) {
+    unsafe fn call<F: Fn(usize, usize)>(data: *const (), index: usize, size: usize) {
+        // SAFETY: `data` is the `&F` that `erase_share` erased; the section keeps it alive.
+        (unsafe { &*data.cast::<F>() })(index, size);
+    }
+    (call::<F>, std::ptr::from_ref(f).cast())
+}
+
+/// A counter that several leaders of one section pull job numbers from.
+pub(crate) struct JobCounter(AtomicUsize);
+
+impl JobCounter {
+    pub(crate) fn new() -> Self {
+        JobCounter(AtomicUsize::new(0))
+    }
+
+    /// The next of `jobs` job numbers.
+    pub(crate) fn next(&self, jobs: usize) -> Option<usize> {
+        let job = self.0.fetch_add(1, Ordering::Relaxed);
+        (job < jobs).then_some(job)
+    }
+}

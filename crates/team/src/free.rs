@@ -1,0 +1,143 @@
+//! Which workers no caller has claimed.
+
+use crate::sync::{AtomicU64, Ordering, OwnLine};
+use std::mem::MaybeUninit;
+
+/// The most workers of one pool.
+pub(crate) const MAX_WORKERS: usize = 1024;
+
+const BITS: usize = 64;
+
+/// Worker numbers of one claim, held inline: a claim allocates nothing.
+pub(crate) struct Claim {
+    ids: [MaybeUninit<u16>; MAX_WORKERS],
+    count: usize,
+}
+
+impl Claim {
+    pub(crate) fn empty() -> Self {
+        Claim { ids: [const { MaybeUninit::uninit() }; MAX_WORKERS], count: 0 }
+    }
+
+    pub(crate) fn push(&mut self, id: usize) {
+        self.ids[self.count].write(id as u16);
+        self.count += 1;
+    }
+
+    pub(crate) fn ids(&self) -> &[u16] {
+        // SAFETY: `push` wrote the first `count` entries.
+        unsafe { std::slice::from_raw_parts(self.ids.as_ptr().cast(), self.count) }
+    }
+}
+
+/// One bit a worker; a set bit can be claimed.
+#[derive(Debug)]
+pub(crate) struct FreeMask {
+    words: Box<[OwnLine<AtomicU64>]>,
+}
+
+impl FreeMask {
+    pub(crate) fn new(workers: usize) -> Self {
+        FreeMask { words: (0..workers.div_ceil(BITS)).map(|_| OwnLine(AtomicU64::new(0))).collect() }
+    }
+
+    /// Claims up to `want` workers for the caller, awake ones first, lowest numbers first: a lone caller gets the same
+    /// workers every time, so the same rows stay in the same caches.
+    pub(crate) fn claim(&self, want: usize, parked: impl Fn(usize) -> u64, claim: &mut Claim) {
+        for asleep in [false, true] {
+            for (index, word) in self.words.iter().enumerate() {
+                let mut seen = word.load(Ordering::Relaxed);
+                loop {
+                    let sleepers = parked(index);
+                    let eligible = seen & if asleep { !0 } else { !sleepers };
+                    let taken = lowest(eligible, want - claim.count);
+                    if taken == 0 {
+                        break;
+                    }
+                    // Acquire: what the last holder of these slots wrote to them comes first.
+                    match word.compare_exchange_weak(seen, seen & !taken, Ordering::Acquire, Ordering::Relaxed) {
+                        Ok(_) => {
+                            let mut rest = taken;
+                            while rest != 0 {
+                                claim.push(index * BITS + rest.trailing_zeros() as usize);
+                                rest &= rest - 1;
+                            }
+                            break;
+                        }
+                        Err(now) => seen = now,
+                    }
+                }
+                if claim.count == want {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives workers back (or, at start, gives them out for the first time).
+    pub(crate) fn release(&self, ids: &[u16]) {
+        let mut at = 0;
+        while at < ids.len() {
+            let index = usize::from(ids[at]) / BITS;
+            let mut bits = 0u64;
+            while at < ids.len() && usize::from(ids[at]) / BITS == index {
+                bits |= 1 << (usize::from(ids[at]) % BITS);
+                at += 1;
+            }
+            self.words[index].fetch_or(bits, Ordering::Release);
+        }
+    }
+
+    /// How many workers can be claimed now.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
+    /// Nobody can be claimed until the next release.
+    pub(crate) fn reset(&self) {
+        for word in &self.words {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The lowest `count` set bits of `mask`.
+fn lowest(mask: u64, count: usize) -> u64 {
+    if mask.count_ones() as usize <= count {
+        return mask;
+    }
+    let mut rest = mask;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    mask & !rest
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_prefers_awake_workers_and_gives_back_what_it_took() {
+        let free = FreeMask::new(70);
+        let all: Vec<u16> = (0..70).collect();
+        free.release(&all);
+        let mut claim = Claim::empty();
+        free.claim(3, |index| if index == 0 { 0b11 } else { 0 }, &mut claim);
+        assert_eq!(claim.ids(), [2, 3, 4]);
+        assert_eq!(free.count(), 67);
+        let mut rest = Claim::empty();
+        free.claim(1000, |_| 0, &mut rest);
+        assert_eq!((rest.ids().len(), free.count()), (67, 0));
+        free.release(claim.ids());
+        free.release(rest.ids());
+        assert_eq!(free.count(), 70);
+    }
+
+    #[test]
+    fn lowest_bits_are_taken_in_order() {
+        assert_eq!(lowest(0b1011_0100, 2), 0b0001_0100);
+        assert_eq!(lowest(0b101, 7), 0b101);
+        assert_eq!(lowest(!0, 0), 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! The shared state of a pool: slots, beds, who is free, and what all callers read.
+
+use crate::fork;
+use crate::free::{Claim, FreeMask};
+use crate::parking::Parking;
+use crate::policy::WaitPolicy;
+use crate::slot::Slot;
+use crate::sync::OwnLine;
+use crate::trace::Trace;
+use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Written rarely, read at every section.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) wait: WaitPolicy,
+    pub(crate) acquire_timeout: Duration,
+    /// More participants than CPUs: waiters yield instead of spinning on.
+    pub(crate) crowded: AtomicBool,
+    stop: AtomicBool,
+    /// Bumped by `release_idle`: spinning workers park at once.
+    pub(crate) releases: AtomicU32,
+    trace: AtomicPtr<Trace>,
+    /// `fork::generation() + 1` once workers run in this process.
+    pub(crate) ready: AtomicU32,
+}
+
+/// How much callers worked alone while members slept; see [`Alone`](crate::alone::Alone).
+#[derive(Debug, Default)]
+pub(crate) struct Debt {
+    pub(crate) ns: AtomicU64,
+    pub(crate) last_end: AtomicU64,
+    pub(crate) last_length: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) settings: OwnLine<Settings>,
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) parking: Parking,
+    pub(crate) free: FreeMask,
+    pub(crate) debt: OwnLine<Debt>,
+    /// Makes the tags of barriers unique; 0 is never used.
+    pub(crate) barrier_tags: OwnLine<AtomicU32>,
+    pub(crate) refused: AtomicU64,
+    pub(crate) birth: Instant,
+    /// Every trace ever set: a worker may still write to one that was replaced.
+    traces: Mutex<Vec<Arc<Trace>>>,
+}
+
+impl Inner {
+    pub(crate) fn new(workers: usize, wait: WaitPolicy, acquire_timeout: Duration) -> Self {
+        fork::watch();
+        Inner {
+            settings: OwnLine(Settings {
+                wait,
+                acquire_timeout,
+                crowded: AtomicBool::new(false),
+                stop: AtomicBool::new(false),
+                releases: AtomicU32::new(0),
+                trace: AtomicPtr::new(std::ptr::null_mut()),
+                ready: AtomicU32::new(0),
+            }),
+            slots: (0..workers).map(|_| Slot::new()).collect(),
+            parking: Parking::new(workers),
+            free: FreeMask::new(workers),
+            debt: OwnLine(Debt::default()),
+            barrier_tags: OwnLine(AtomicU32::new(0)),
+            refused: AtomicU64::new(0),
+            birth: Instant::now(),
+            traces: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether the workers of this process run (and not only those of a parent that forked).
+    pub(crate) fn is_ready(&self) -> bool {
+        self.settings.ready.load(Ordering::Acquire) == fork::generation().wrapping_add(1)
+    }
+
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.settings.crowded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.settings.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ends every worker at its next look.
+    pub(crate) fn stop(&self) {
+        self.settings.stop.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for worker in 0..self.slots.len() {
+            self.parking.wake(worker);
+        }
+    }
+
+    /// Claims up to `want` free workers for the calling thread.
+    pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
+        self.free.claim(want, |index| self.parking.mask(index), claim);
+    }
+
+    /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two
+    /// callers cannot wait for each other.
+    pub(crate) fn acquire(&self, want: usize) -> Option<Claim> {
+        let mut since = None;
+        loop {
+            if self.free.count() >= want {
+                let mut claim = Claim::empty();
+                self.claim(want, &mut claim);
+                if claim.ids().len() == want {
+                    return Some(claim);
+                }
+                self.free.release(claim.ids());
+            }
+            let now = Instant::now();
+            if now - *since.get_or_insert(now) >= self.settings.acquire_timeout {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        let trace = self.settings.trace.load(Ordering::Acquire);
+        // SAFETY: `set_trace` stored the address of a trace that `self.traces` keeps alive as long as `self`.
+        unsafe { trace.as_ref() }
+    }
+
+    pub(crate) fn set_trace(&self, trace: Option<Arc<Trace>>) {
+        let mut traces = self.traces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let address = trace.as_ref().map_or(std::ptr::null_mut(), |trace| Arc::as_ptr(trace).cast_mut());
+        if let Some(trace) = trace {
+            if !traces.iter().any(|known| Arc::ptr_eq(known, &trace)) {
+                traces.push(trace);
+            }
+        }
+        self.settings.trace.store(address, Ordering::Release);
+    }
+
+    pub(crate) fn next_barrier_tag(&self) -> u32 {
+        loop {
+            let tag = self.barrier_tags.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            if tag != 0 {
+                return tag;
+            }
+        }
+    }
+
+    /// Forgets every section and sleeper: called in the child of a fork before its workers start.
+    pub(crate) fn reset(&self) {
+        self.free.reset();
+        self.parking.reset();
+        for slot in &self.slots {
+            slot.post.reset();
+            slot.desk.reset();
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Sleeping workers: who sleeps, and how a post reaches them.
+
+use crate::sync::{fence, mutated, AtomicU64, Futex, Ordering, OwnLine};
+
+/// The beds of a pool's workers and the mask of those in or on the way to them.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    /// One bit a worker. Set by the worker that parks, cleared by whoever wakes it.
+    parked: Box<[OwnLine<AtomicU64>]>,
+    /// 1 while the worker sleeps or is about to.
+    beds: Box<[OwnLine<Futex>]>,
+}
+
+const BITS: usize = 64;
+
+impl Parking {
+    pub(crate) fn new(workers: usize) -> Self {
+        Parking {
+            parked: (0..workers.div_ceil(BITS)).map(|_| OwnLine(AtomicU64::new(0))).collect(),
+            beds: (0..workers).map(|_| OwnLine(Futex::new(0))).collect(),
+        }
+    }
+
+    /// The calling worker sleeps unless `still_idle` says that something came.
+    ///
+    /// The fence (F2) pairs with the one in [`post_fence`](Self::post_fence) (F1): either the leader of a gang sees the
+    /// parked bit, or the worker sees the post. A claimed section has no F1: missing this worker costs it only its help.
+    pub(crate) fn park(&self, worker: usize, still_idle: impl Fn() -> bool) {
+        let bed = &self.beds[worker];
+        bed.store(1, Ordering::Relaxed);
+        self.word(worker).fetch_or(bit(worker), Ordering::Relaxed);
+        if !mutated!(SkipParkFence) {
+            fence(Ordering::SeqCst);
+        }
+        if mutated!(SkipRecheck) || still_idle() {
+            while bed.load(Ordering::Acquire) == 1 {
+                bed.wait(1, None);
+            }
+        }
+        // Also after a wake: a waker that was late for an earlier sleep may have stored this bed's 0 without this bit.
+        self.word(worker).fetch_and(!bit(worker), Ordering::Relaxed);
+    }
+
+    /// After the posts of a gang section and before [`is_parked`](Self::is_parked): no post may still be on its way to
+    /// memory when the mask is read.
+    pub(crate) fn post_fence() {
+        if !mutated!(SkipPostFence) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn is_parked(&self, worker: usize) -> bool {
+        self.word(worker).load(Ordering::Relaxed) & bit(worker) != 0
+    }
+
+    /// Whether one of `members` sleeps.
+    pub(crate) fn any_parked(&self, members: &[u16]) -> bool {
+        members.iter().any(|&id| self.is_parked(usize::from(id)))
+    }
+
+    /// 64 parked bits, those of workers `64 * index` and up.
+    pub(crate) fn mask(&self, index: usize) -> u64 {
+        self.parked[index].load(Ordering::Relaxed)
+    }
+
+    /// Wakes `worker` if it sleeps. Only who clears the bit stores the bed and enters the kernel.
+    pub(crate) fn wake(&self, worker: usize) -> bool {
+        let woken = self.word(worker).fetch_and(!bit(worker), Ordering::AcqRel) & bit(worker) != 0;
+        if woken {
+            if !mutated!(SkipBedStore) {
+                self.beds[worker].store(0, Ordering::Release);
+            }
+            self.beds[worker].wake_one();
+        }
+        woken
+    }
+
+    /// Wakes at most `count` sleepers among `members`; returns how many it woke.
+    pub(crate) fn wake_some(&self, members: &[u16], count: usize) -> usize {
+        let mut woken = 0;
+        for &id in members {
+            if woken == count {
+                break;
+            }
+            let worker = usize::from(id);
+            if self.is_parked(worker) && self.wake(worker) {
+                woken += 1;
+            }
+        }
+        woken
+    }
+
+    /// Nobody sleeps: the child of a fork has no workers.
+    pub(crate) fn reset(&self) {
+        for word in &self.parked {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn word(&self, worker: usize) -> &AtomicU64 {
+        &self.parked[worker / BITS]
+    }
+}
+
+fn bit(worker: usize) -> u64 {
+    1 << (worker % BITS)
+}

@@ -1,0 +1,211 @@
+//! A persistent team: a pool whose members stay reserved for one owner.
+
+use crate::error::Refused;
+use crate::exec::Exec;
+use crate::fork;
+use crate::policy::WaitOverride;
+use crate::pool::Pool;
+use crate::team::SpinScope;
+use std::num::NonZeroUsize;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+/// A pool with reserved members. Tokens minted here carry the team: their sections go to these members.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use threadteam::Pool;
+///
+/// let team = Pool::builder().threads(2).build()?.into_team(2).unwrap();
+/// let mut exec = team.exec(2);
+/// exec.reborrow().for_ranges(100, NonZeroUsize::new(50).unwrap(), |_| ());
+/// exec.broadcast(|_| ()).unwrap(); // never refused
+/// let pool = team.into_pool();
+/// assert_eq!(pool.width().get(), 2);
+/// # Ok::<(), threadteam::Error>(())
+/// ```
+pub struct Team {
+    pool: Pool,
+    members: Box<[u16]>,
+    leader: LeaderLock,
+}
+
+/// A pool that could not be made into a team.
+pub struct IntoTeamError {
+    reason: Refused,
+    pool: Pool,
+}
+
+impl IntoTeamError {
+    /// Why.
+    pub fn reason(&self) -> Refused {
+        self.reason
+    }
+
+    /// The pool, as it was.
+    pub fn into_pool(self) -> Pool {
+        self.pool
+    }
+}
+
+impl std::fmt::Debug for IntoTeamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IntoTeamError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Display for IntoTeamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the pool could not be made into a team: {}", self.reason)
+    }
+}
+
+impl std::error::Error for IntoTeamError {}
+
+impl Pool {
+    /// Reserves `width - 1` members for as long as the returned team lives; `width` is clamped to `1..=` the pool's.
+    ///
+    /// # Errors
+    ///
+    /// [`IntoTeamError`] with the pool when the members cannot all be had within the acquisition timeout.
+    pub fn into_team(self, width: usize) -> Result<Team, IntoTeamError> {
+        self.into_team_with(width, WaitOverride::new())
+    }
+
+    /// [`into_team`](Self::into_team) with a waiting policy for the reservation.
+    ///
+    /// # Errors
+    ///
+    /// As for [`into_team`](Self::into_team).
+    pub fn into_team_with(self, width: usize, over: WaitOverride) -> Result<Team, IntoTeamError> {
+        let width = width.clamp(1, self.width().get());
+        let Some(claim) = self.running().acquire(width - 1) else {
+            return Err(IntoTeamError { reason: Refused::Unavailable, pool: self });
+        };
+        let members: Box<[u16]> = claim.ids().into();
+        self.reserved().extend_from_slice(&members);
+        if over != WaitOverride::new() {
+            // Stays in the slots until the members are released.
+            std::mem::forget(SpinScope::enter(self.inner(), &members, self.wait_policy().with(over), false));
+        }
+        Ok(Team { pool: self, members, leader: LeaderLock::default() })
+    }
+}
+
+impl Team {
+    /// The pool behind the team.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Releases the members and gives the pool back.
+    pub fn into_pool(self) -> Pool {
+        let Team { pool, members, .. } = self;
+        pool.reserved().retain(|id| !members.contains(id));
+        drop(SpinScope::enter(pool.inner(), &members, pool.wait_policy(), true));
+        pool.inner().free.release(&members);
+        pool
+    }
+
+    /// Participants, the leader included.
+    pub fn size(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN.saturating_add(self.members.len())
+    }
+
+    /// Waits for the previous root token to be dropped and mints one of `budget` slots, clamped to `1..=` the size.
+    ///
+    /// # Panics
+    ///
+    /// When the calling thread holds the previous root token: it would wait for itself.
+    pub fn exec(&self, budget: usize) -> Exec<'_> {
+        let lead = self.leader.lock();
+        self.mint(budget, lead)
+    }
+
+    /// [`exec`](Self::exec) without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Busy`] when a root token lives.
+    pub fn try_exec(&self, budget: usize) -> Result<Exec<'_>, Refused> {
+        let lead = self.leader.try_lock().ok_or(Refused::Busy)?;
+        Ok(self.mint(budget, lead))
+    }
+
+    /// Whether the calling thread holds the root token.
+    pub fn is_led_by_caller(&self) -> bool {
+        self.leader.holder().is_some_and(|holder| holder.thread == std::thread::current().id())
+    }
+
+    fn mint<'t>(&'t self, budget: usize, lead: Lead<'t>) -> Exec<'t> {
+        let budget = budget.clamp(1, self.size().get());
+        Exec::of_team(&self.pool, &self.members[..budget - 1], lead)
+    }
+}
+
+impl std::fmt::Debug for Team {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Team").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+/// Who leads a team now.
+#[derive(Default)]
+struct LeaderLock {
+    holder: Mutex<Option<Holder>>,
+    released: Condvar,
+}
+
+#[derive(Clone, Copy)]
+struct Holder {
+    thread: ThreadId,
+    /// A holder from before a fork lives in another process.
+    generation: u32,
+}
+
+impl LeaderLock {
+    fn guard(&self) -> MutexGuard<'_, Option<Holder>> {
+        self.holder.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn holder(&self) -> Option<Holder> {
+        self.guard().filter(|holder| holder.generation == fork::generation())
+    }
+
+    fn lock(&self) -> Lead<'_> {
+        let own = std::thread::current().id();
+        let mut holder = self.guard();
+        while let Some(current) = holder.filter(|holder| holder.generation == fork::generation()) {
+            assert!(
+                current.thread != own,
+                "this thread holds the team's root token and would wait for itself: drop it, or lend it with reborrow()"
+            );
+            holder = self.released.wait(holder).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        *holder = Some(Holder { thread: own, generation: fork::generation() });
+        Lead { lock: self }
+    }
+
+    fn try_lock(&self) -> Option<Lead<'_>> {
+        let mut holder = self.guard();
+        if holder.is_some_and(|holder| holder.generation == fork::generation()) {
+            return None;
+        }
+        *holder = Some(Holder { thread: std::thread::current().id(), generation: fork::generation() });
+        Some(Lead { lock: self })
+    }
+}
+
+/// The leadership of a team, given up on drop.
+pub(crate) struct Lead<'a> {
+    lock: &'a LeaderLock,
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        *self.lock.guard() = None;
+        self.lock.released.notify_one();
+    }
+}

@@ -1,0 +1,223 @@
+//! Sections as their leader sees them: publish, take part, join.
+//!
+//! A **claimed** section hands out chunks; the leader takes back what nobody entered, so it never waits for a worker that
+//! sleeps, is late or has no CPU. A **gang** section runs one share on every participant at the same time.
+
+use crate::alone::Alone;
+use crate::desk::Desk;
+use crate::inner::Inner;
+use crate::parking::Parking;
+use crate::slot::{Call, Job, Slot};
+use crate::sync::Ordering;
+use crate::trace::Kind;
+use crate::wait::{Step, Waiter, JOIN_SPIN};
+use crate::word::Word;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+/// How often a leader that waits calls its hook.
+const HOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The calling thread as the leader of one section.
+pub(crate) struct Leader<'a> {
+    pub(crate) inner: &'a Inner,
+    /// Called about every 50 ms while the leader waits.
+    pub(crate) hook: Option<&'a (dyn Fn() + Sync)>,
+    /// Serial time of the section in nanoseconds, 0 if unknown.
+    pub(crate) estimate: u64,
+}
+
+/// The items of a claimed section: how many chunks, and how chunk numbers become items (see [`Job`]).
+#[derive(Clone, Copy)]
+pub(crate) struct Chunks {
+    pub(crate) count: usize,
+    pub(crate) base: usize,
+    pub(crate) extra: usize,
+}
+
+impl Chunks {
+    /// `length` items in `count` chunks whose sizes differ by at most one.
+    pub(crate) fn of(length: usize, count: usize) -> Self {
+        Chunks { count, base: length / count, extra: length % count }
+    }
+}
+
+impl Leader<'_> {
+    /// Runs `chunks` on the calling thread and those of `members` that come in time.
+    ///
+    /// # Safety
+    ///
+    /// `call(data, ..)` may run on any thread until this returns; the caller has claimed `members`, which are not empty,
+    /// and `chunks.count` is at least 2.
+    pub(crate) unsafe fn claimed(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
+        let participants = (members.len() + 1).min(chunks.count);
+        let members = &members[..participants - 1];
+        let (home, desk, number) = self.open(members);
+        let job = Job {
+            call,
+            data,
+            base: chunks.base,
+            extra: chunks.extra,
+            home: usize::from(members[0]),
+            steal: participants > 2 || chunks.count > participants,
+        };
+        let (each, longer) = (chunks.count / participants, chunks.count % participants);
+        let own = each + usize::from(longer > 0);
+        let mut lo = own;
+        for (at, &id) in members.iter().enumerate() {
+            let hi = lo + each + usize::from(at + 1 < longer);
+            self.slot(id).post.post(&job, Word::range(lo, hi));
+            lo = hi;
+        }
+        // After the posts, with the first chunk taken: with one chunk a participant this line is not touched, and
+        // otherwise no locked instruction stands before the first body.
+        if own > 1 {
+            desk.range.store(Word::range(1, own).0, Ordering::Relaxed);
+        }
+        home.leader.sections.add(1);
+        home.leader.chunks.add(chunks.count as u64);
+        let mut alone = Alone::begin(self.inner, members, home, self.estimate);
+        self.record(Kind::ShareBegin, number);
+        // SAFETY: the caller's contract is that of `work`.
+        let worked = catch_unwind(AssertUnwindSafe(|| unsafe { self.work(&job, members, desk, alone.as_mut()) }));
+        if let Err(payload) = worked {
+            desk.fail(payload);
+        }
+        if desk.is_cancelled() {
+            desk.drain();
+            members.iter().for_each(|&id| self.slot(id).post.drain());
+        }
+        self.record(Kind::ShareEnd, number);
+        self.join(members, number);
+        if let Some(alone) = alone {
+            alone.end();
+        }
+        if let Some(payload) = desk.take_panic() {
+            resume_unwind(payload);
+        }
+    }
+
+    /// The leader's own chunks, then those that it can take from the members.
+    ///
+    /// # Safety
+    ///
+    /// As for [`claimed`](Self::claimed).
+    unsafe fn work(&self, job: &Job, members: &[u16], desk: &Desk, mut alone: Option<&mut Alone<'_>>) {
+        // SAFETY: chunk 0 is the leader's, whose range starts after it; the closure is alive.
+        unsafe { job.run(0) };
+        let mut after_chunk = |desk: &Desk| {
+            if let Some(alone) = &mut alone {
+                alone.tick();
+            }
+            !desk.is_cancelled()
+        };
+        if job.steal {
+            while after_chunk(desk) {
+                let Some(chunk) = desk.pop_front() else { break };
+                // SAFETY: `pop_front` gave this chunk to the leader alone.
+                unsafe { job.run(chunk) };
+            }
+        } else {
+            after_chunk(desk);
+        }
+        for &id in members {
+            let slot = self.slot(id);
+            while !desk.is_cancelled() {
+                let Some((chunk, entered)) = slot.post.steal_back() else { break };
+                if !entered {
+                    slot.leader.claimed_back.add(1);
+                }
+                // SAFETY: `steal_back` gave this chunk to the leader alone.
+                unsafe { job.run(chunk) };
+                after_chunk(desk);
+            }
+        }
+    }
+
+    /// Runs `call(data, index, size)` once on each of the `size` participants at the same time; the leader is index 0.
+    ///
+    /// # Safety
+    ///
+    /// `call(data, ..)` may run on any thread until this returns, and the caller has claimed `members`, which are not
+    /// empty.
+    pub(crate) unsafe fn gang(&self, members: &[u16], call: Call, data: *const ()) {
+        let size = members.len() + 1;
+        let (home, desk, number) = self.open(members);
+        let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false };
+        for (at, &id) in members.iter().enumerate() {
+            self.slot(id).post.post(&job, Word::gang(at + 1, size));
+        }
+        home.leader.gangs.add(1);
+        Parking::post_fence();
+        if self.inner.parking.any_parked(members) {
+            home.leader.wakes.add(self.inner.parking.wake_some(members, 1) as u64);
+        }
+        self.record(Kind::ShareBegin, number);
+        // SAFETY: the caller's contract is that of `call`.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unsafe { call(data, 0, size) })) {
+            desk.fail(payload);
+        }
+        self.record(Kind::ShareEnd, number);
+        self.join(members, number);
+        if let Some(payload) = desk.take_panic() {
+            resume_unwind(payload);
+        }
+    }
+
+    fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64) {
+        let home = self.slot(members[0]);
+        let number = self.inner.trace().map_or(0, |trace| trace.publish());
+        home.desk.open(members, number);
+        (home, &home.desk, number)
+    }
+
+    /// Waits until no member is inside and none can enter.
+    fn join(&self, members: &[u16], number: u64) {
+        self.record(Kind::JoinBegin, number);
+        for &id in members {
+            let slot = self.slot(id);
+            if !slot.post.is_done() {
+                self.wait_for(slot);
+            }
+        }
+        self.record(Kind::JoinEnd, number);
+    }
+
+    #[inline(never)]
+    fn wait_for(&self, slot: &Slot) {
+        let mut waiter = Waiter::new(JOIN_SPIN, self.inner.is_crowded());
+        while !slot.post.is_done() {
+            match waiter.step() {
+                Step::Poll => {}
+                Step::Look => self.give_up_after_fork(slot),
+                Step::Sleep => {
+                    self.give_up_after_fork(slot);
+                    slot.sleep_until_left(self.hook.map(|_| HOOK_EVERY));
+                    if let Some(hook) = self.hook {
+                        hook();
+                    }
+                }
+            }
+        }
+    }
+
+    /// A body that forked leaves its child waiting for a worker that exists in the parent only.
+    fn give_up_after_fork(&self, slot: &Slot) {
+        if !self.inner.is_ready() {
+            slot.post.reset();
+            std::panic::panic_any(crate::ForkedInside);
+        }
+    }
+
+    fn record(&self, kind: Kind, number: u64) {
+        if number != 0 {
+            if let Some(trace) = self.inner.trace() {
+                trace.record(kind, number);
+            }
+        }
+    }
+
+    fn slot(&self, id: u16) -> &Slot {
+        &self.inner.slots[usize::from(id)]
+    }
+}

@@ -1,0 +1,378 @@
+//! A team: reserved members that sections reach without claiming anybody.
+
+use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
+use crate::error::{Cancelled, Error};
+use crate::exec::{erase_share, JobCounter};
+use crate::free::Claim;
+use crate::inner::Inner;
+use crate::policy::{WaitOverride, WaitPolicy};
+use crate::section::Leader;
+use crate::share::Shares;
+use crate::sync::{fence, AtomicU64, Ordering};
+use crate::trace::Kind;
+use crate::wait::{Step, Waiter, JOIN_SPIN};
+use crate::worker::ENDS_WITH_INTERVAL;
+use std::cell::Cell;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// Exclusive authority over the calling thread (participant 0) and the reserved members of a team.
+///
+/// Its sections are gangs: every participant runs its share at the same time, so shares may wait for each other.
+///
+/// ```compile_fail
+/// # use threadteam::TeamExec;
+/// fn twice(team: TeamExec<'_>) {
+///     team.run(|_, _| ());
+///     team.run(|_, _| ()); // the first entry consumed it
+/// }
+/// ```
+/// ```compile_fail
+/// # use threadteam::TeamExec;
+/// fn copy(team: TeamExec<'_>) -> (TeamExec<'_>, TeamExec<'_>) {
+///     (team.clone(), team)
+/// }
+/// ```
+/// ```compile_fail
+/// # use threadteam::TeamExec;
+/// fn lend(mut team: TeamExec<'_>) {
+///     let lent = team.reborrow();
+///     team.run(|_, _| ()); // lent
+///     lent.run(|_, _| ());
+/// }
+/// ```
+/// ```compile_fail
+/// # use threadteam::TeamExec;
+/// fn inside(team: TeamExec<'_>) {
+///     team.split(&[1, 1], |_, _| team.run(|_, _| ())).unwrap(); // the split consumed the parent
+/// }
+/// ```
+/// ```compile_fail
+/// # use threadteam::TeamExec;
+/// fn escape(team: TeamExec<'_>) {
+///     let kept = std::sync::Mutex::new(None);
+///     team.split(&[1, 1], |_, child| *kept.lock().unwrap() = Some(child)).unwrap(); // a child cannot leave its body
+/// }
+/// ```
+pub struct TeamExec<'team> {
+    /// `None`: a team of one without a pool.
+    inner: Option<&'team Inner>,
+    members: &'team [u16],
+    policy: WaitPolicy,
+    /// The policy that the members' slots hold.
+    stored: WaitPolicy,
+    costs: DispatchCosts,
+    hook: Option<&'team (dyn Fn() + Sync)>,
+}
+
+impl<'team> TeamExec<'team> {
+    pub(crate) fn new(
+        inner: &'team Inner,
+        members: &'team [u16],
+        policy: WaitPolicy,
+        costs: DispatchCosts,
+        hook: Option<&'team (dyn Fn() + Sync)>,
+    ) -> Self {
+        TeamExec { inner: Some(inner), members, policy, stored: policy, costs, hook }
+    }
+
+    pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
+        TeamExec { inner: None, members: &[], policy, stored: policy, costs, hook: None }
+    }
+
+    /// Participants, the leader included.
+    pub fn size(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN.saturating_add(self.members.len())
+    }
+
+    /// How members wait between the sections of this scope.
+    pub fn policy(&self) -> WaitPolicy {
+        self.policy
+    }
+
+    /// Overrides the waiting policy for this scope and its children; the parent's comes back when the scope ends.
+    #[must_use]
+    pub fn with_wait(mut self, over: WaitOverride) -> Self {
+        self.policy = self.policy.with(over);
+        self
+    }
+
+    /// The same authority for a callee while `self` is borrowed.
+    pub fn reborrow(&mut self) -> TeamExec<'_> {
+        TeamExec { ..*self }
+    }
+
+    /// Runs `f(index, size)` on every participant at the same time.
+    pub fn run<F>(self, f: F)
+    where
+        F: Fn(usize, usize) + Sync,
+    {
+        match self.inner {
+            Some(inner) if !self.members.is_empty() => self.gang(inner, self.members, &f),
+            _ => f(0, 1),
+        }
+    }
+
+    /// [`run`](Self::run) with a [`Participant`] that can wait for its peers.
+    pub fn run_with<F>(self, f: F)
+    where
+        F: Fn(&Participant<'_>) + Sync,
+    {
+        match self.inner {
+            Some(inner) if !self.members.is_empty() => {
+                let tag = inner.next_barrier_tag();
+                let members = self.members;
+                self.gang(inner, members, &|index, _size| {
+                    let place = Some((inner, members));
+                    f(&Participant { place, index, tag, reached: Cell::new(0), cancelled: Cell::new(false) });
+                });
+            }
+            _ => f(&Participant { place: None, index: 0, tag: 0, reached: Cell::new(0), cancelled: Cell::new(false) }),
+        }
+    }
+
+    /// Cuts the team into contiguous children of `sizes` participants and runs `f(i, child)` for all of them at the same
+    /// time: child 0 on the calling thread, the others on their first member. Members left over stay idle.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidSplit`] when `sizes` is empty, contains a zero or adds up to more than the team; nothing ran.
+    pub fn split<F>(self, sizes: &[usize], f: F) -> Result<(), Error>
+    where
+        F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
+    {
+        let sum = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
+        if sizes.is_empty() || sizes.contains(&0) || sum > self.size().get() {
+            return Err(Error::InvalidSplit);
+        }
+        self.split_shares(Shares::sized(sizes), &f);
+        Ok(())
+    }
+
+    /// Runs `f(i, child)` for `i` in `0..children` on children of even size; with more children than participants, each
+    /// participant takes the next child when it is done with one, and every child is alone.
+    pub fn fork<F>(self, children: usize, f: F)
+    where
+        F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
+    {
+        let tasks = children.min(self.size().get());
+        if tasks == 0 {
+            return;
+        }
+        let shares = Shares::even(self.size().get(), tasks);
+        if tasks == children {
+            return self.split_shares(shares, &f);
+        }
+        let next = JobCounter::new();
+        self.split_shares(shares, &|_, mut child: TeamExec<'_>| {
+            while let Some(job) = next.next(children) {
+                f(job, child.reborrow());
+            }
+        });
+    }
+
+    fn split_shares<F>(self, shares: Shares<'_>, f: &F)
+    where
+        F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
+    {
+        let child = |part: usize| {
+            let first = shares.start(part);
+            f(
+                part,
+                TeamExec {
+                    inner: self.inner,
+                    members: &self.members[first..first + shares.size(part) - 1],
+                    policy: self.policy,
+                    stored: self.policy,
+                    costs: self.costs,
+                    hook: self.hook,
+                },
+            );
+        };
+        match self.inner {
+            Some(inner) if shares.count() > 1 => {
+                let mut leads = Claim::empty();
+                (1..shares.count()).for_each(|part| leads.push(usize::from(self.members[shares.start(part) - 1])));
+                self.gang(inner, leads.ids(), &|part, _| child(part));
+            }
+            _ => child(0),
+        }
+    }
+
+    /// One gang section of the leader and `members`, with this scope's policy in the slots while it lasts.
+    fn gang<F>(&self, inner: &Inner, members: &[u16], f: &F)
+    where
+        F: Fn(usize, usize) + Sync,
+    {
+        let _scope = (self.policy != self.stored).then(|| SpinScope::enter(inner, self.members, self.policy, false));
+        let (call, data) = erase_share(f);
+        let leader = Leader { inner, hook: self.hook, estimate: 0 };
+        // SAFETY: `f` outlives the call and is `Sync`; the members are reserved for this team and not empty.
+        unsafe { leader.gang(members, call, data) };
+    }
+
+    /// What the pool says one section costs.
+    pub fn dispatch_costs(&self) -> DispatchCosts {
+        self.costs
+    }
+
+    /// What one section of `width` participants costs; [`Duration::MAX`] when there is nothing to dispatch.
+    pub fn dispatch_cost(&self, width: NonZeroUsize) -> Duration {
+        let width = width.min(self.size());
+        if width == NonZeroUsize::MIN {
+            return Duration::MAX;
+        }
+        self.costs.cost(DispatchKind::Team, width)
+    }
+
+    /// Whether a region of `estimate` serial time in `sections` sections gains from `width` participants.
+    pub fn pays(&self, estimate: Duration, sections: u32, width: NonZeroUsize) -> bool {
+        pays_at(estimate, sections, self.dispatch_cost(width))
+    }
+
+    /// The width in `1..=size` that makes such a region shortest, 1 if none pays.
+    pub fn width_for(&self, estimate: Duration, sections: u32) -> NonZeroUsize {
+        width_for_by(estimate, sections, self.size(), |width| self.dispatch_cost(width))
+    }
+}
+
+impl std::fmt::Debug for TeamExec<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TeamExec").field("size", &self.size()).field("policy", &self.policy).finish()
+    }
+}
+
+/// The spin times in the slots of some members while a scope lasts.
+pub(crate) struct SpinScope<'a> {
+    inner: &'a Inner,
+    members: &'a [u16],
+    after: u64,
+}
+
+impl<'a> SpinScope<'a> {
+    /// Stores `policy` in the members' slots. When the scope ends the earlier time comes back, or, for the end of a
+    /// reservation (`governs_interval`), this one stays for the idle interval that follows.
+    pub(crate) fn enter(inner: &'a Inner, members: &'a [u16], policy: WaitPolicy, governs_interval: bool) -> Self {
+        let spin = u64::try_from(policy.idle_spin().as_nanos()).unwrap_or(u64::MAX).min(ENDS_WITH_INTERVAL - 1);
+        let slot = |id: u16| &inner.slots[usize::from(id)].leader.idle_spin;
+        let before = members.first().map_or(u64::MAX, |&id| slot(id).load(Ordering::Relaxed));
+        members.iter().for_each(|&id| slot(id).store(spin, Ordering::Relaxed));
+        SpinScope { inner, members, after: if governs_interval { spin | ENDS_WITH_INTERVAL } else { before } }
+    }
+}
+
+impl Drop for SpinScope<'_> {
+    fn drop(&mut self) {
+        for &id in self.members {
+            self.inner.slots[usize::from(id)].leader.idle_spin.store(self.after, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One participant of [`TeamExec::run_with`].
+pub struct Participant<'a> {
+    /// `None` in a team of one.
+    place: Option<(&'a Inner, &'a [u16])>,
+    index: usize,
+    /// Tells this section's barrier lines from what earlier sections left on them.
+    tag: u32,
+    reached: Cell<u32>,
+    /// The cancellation of a team of one.
+    cancelled: Cell<bool>,
+}
+
+impl Participant<'_> {
+    /// This participant's number, 0 for the leader.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many participants run this section.
+    pub fn size(&self) -> usize {
+        self.place.map_or(1, |(_, members)| members.len() + 1)
+    }
+
+    /// Whether some participant panicked or cancelled the section.
+    pub fn is_cancelled(&self) -> bool {
+        match self.place {
+            None => self.cancelled.get(),
+            Some((inner, members)) => desk(inner, members).is_cancelled(),
+        }
+    }
+
+    /// Ends the section's barriers: every participant that waits at one, or comes to one, gets [`Cancelled`].
+    pub fn cancel(&self) {
+        match self.place {
+            None => self.cancelled.set(true),
+            Some((inner, members)) => desk(inner, members).cancel(),
+        }
+    }
+
+    /// Waits until every participant has called it as often as this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] when a peer panicked or cancelled the section.
+    pub fn barrier(&self) -> Result<(), Cancelled> {
+        if self.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let Some((inner, members)) = self.place else { return Ok(()) };
+        self.reached.set(self.reached.get() + 1);
+        let arrived = u64::from(self.tag) << 32 | u64::from(self.reached.get());
+        line(inner, members, self.index).store(arrived, Ordering::Release);
+        // Pairs with the fence of a participant that goes to sleep: either it sees this arrival, or it is seen.
+        fence(Ordering::SeqCst);
+        let desk = desk(inner, members);
+        if desk.barrier_waiters.load(Ordering::Relaxed) != 0 {
+            desk.barrier_bed.fetch_add(1, Ordering::Release);
+            desk.barrier_bed.wake_all();
+        }
+        if let Some(trace) = inner.trace() {
+            trace.record(Kind::BarrierBegin, 0);
+        }
+        let peers = (0..self.size()).filter(|&peer| peer != self.index);
+        let result = peers.map(|peer| self.wait_for(inner, members, peer)).find(Result::is_err).unwrap_or(Ok(()));
+        if let Some(trace) = inner.trace() {
+            trace.record(Kind::BarrierEnd, 0);
+        }
+        result
+    }
+
+    fn wait_for(&self, inner: &Inner, members: &[u16], peer: usize) -> Result<(), Cancelled> {
+        let desk = desk(inner, members);
+        let line = line(inner, members, peer);
+        let arrived = || {
+            let seen = line.load(Ordering::Acquire);
+            (seen >> 32) as u32 == self.tag && seen as u32 >= self.reached.get()
+        };
+        let mut waiter = Waiter::new(JOIN_SPIN, inner.is_crowded());
+        while !arrived() {
+            if desk.is_cancelled() {
+                return Err(Cancelled);
+            }
+            if waiter.step() == Step::Sleep {
+                desk.barrier_waiters.fetch_add(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                let bed = desk.barrier_bed.load(Ordering::Acquire);
+                if !arrived() && !desk.is_cancelled() {
+                    desk.barrier_bed.wait(bed, None);
+                }
+                desk.barrier_waiters.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn desk<'a>(inner: &'a Inner, members: &[u16]) -> &'a crate::desk::Desk {
+    &inner.slots[usize::from(members[0])].desk
+}
+
+/// Where participant `index` says which barrier it reached.
+fn line<'a>(inner: &'a Inner, members: &[u16], index: usize) -> &'a AtomicU64 {
+    match index.checked_sub(1) {
+        None => &desk(inner, members).barrier,
+        Some(member) => &inner.slots[usize::from(members[member])].owner.barrier,
+    }
+}

@@ -1,0 +1,169 @@
+//! A worker: wait for a post, take part, leave, wait.
+
+use crate::inner::Inner;
+use crate::slot::Slot;
+use crate::sync::Ordering;
+use crate::trace::{self, Kind};
+use crate::wait::{Step, Waiter};
+use crate::word::Word;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+/// Further sleepers that a worker wakes when it was woken itself: the leader pays for one wake, the tree for the rest.
+const WAKES_PASSED_ON: usize = 2;
+
+/// Marks a spin time in a slot that ends with the idle interval it governs.
+pub(crate) const ENDS_WITH_INTERVAL: u64 = 1 << 63;
+
+/// The loop of worker `index`, until the pool stops.
+pub(crate) fn run(inner: &Inner, index: usize) {
+    trace::set_lane(index + 1);
+    let worker = Worker { inner, index, slot: &inner.slots[index] };
+    let mut woken = false;
+    while let Some(word) = worker.next(&mut woken) {
+        worker.serve(word, woken);
+        woken = false;
+    }
+}
+
+struct Worker<'a> {
+    inner: &'a Inner,
+    index: usize,
+    slot: &'a Slot,
+}
+
+impl Worker<'_> {
+    /// Waits for a post; `None` when the pool stops. Sets `woken` when the worker slept meanwhile.
+    fn next(&self, woken: &mut bool) -> Option<Word> {
+        let releases = self.inner.settings.releases.load(Ordering::Relaxed);
+        let mut waiter = self.waiter();
+        loop {
+            let word = self.slot.post.load(Ordering::Acquire);
+            if word.is_open() || word.is_gang() {
+                return Some(word);
+            }
+            let sleep = match waiter.step() {
+                Step::Poll => false,
+                Step::Look => {
+                    if self.inner.is_stopped() {
+                        return None;
+                    }
+                    releases != self.inner.settings.releases.load(Ordering::Relaxed)
+                }
+                Step::Sleep => true,
+            };
+            if sleep {
+                self.park();
+                if self.inner.is_stopped() {
+                    return None;
+                }
+                *woken = true;
+                waiter = self.waiter();
+            }
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        let own = self.slot.leader.idle_spin.load(Ordering::Relaxed);
+        let spin = if own == u64::MAX {
+            self.inner.settings.wait.idle_spin()
+        } else {
+            Duration::from_nanos(own & !ENDS_WITH_INTERVAL)
+        };
+        Waiter::new(spin, self.inner.is_crowded())
+    }
+
+    fn park(&self) {
+        let own = self.slot.leader.idle_spin.load(Ordering::Relaxed);
+        if own != u64::MAX && own & ENDS_WITH_INTERVAL != 0 {
+            // A leader that claims the slot meanwhile has stored its own time, which stays.
+            let _ = self.slot.leader.idle_spin.compare_exchange(own, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.slot.owner.parks.add(1);
+        self.record(Kind::ParkBegin, 0);
+        self.inner.parking.park(self.index, || {
+            let word = self.slot.post.load(Ordering::Relaxed);
+            !(word.is_open() || word.is_gang() || self.inner.is_stopped())
+        });
+        self.record(Kind::ParkEnd, 0);
+    }
+
+    /// Takes part in the section behind `word`, if it is still open.
+    fn serve(&self, word: Word, woken: bool) {
+        let first = if word.is_gang() {
+            None
+        } else {
+            match self.slot.post.try_enter(word) {
+                Some(entry) => Some(entry),
+                None => return,
+            }
+        };
+        // From here to `leave` the section's closure, members and desk stay as they are.
+        let job = self.slot.post.job();
+        let desk = &self.inner.slots[job.home].desk;
+        self.slot.owner.entered.add(1);
+        if woken {
+            self.pass_wakes_on(desk);
+        }
+        let number = if self.inner.trace().is_some() { desk.number() } else { 0 };
+        self.record(Kind::ShareBegin, number);
+        let shared = catch_unwind(AssertUnwindSafe(|| match first {
+            // SAFETY: this worker is inside the section, so its closure is alive.
+            None => unsafe { (job.call)(job.data, word.lo(), word.hi()) },
+            Some((chunk, after)) => self.work(&job, desk, chunk, after),
+        }));
+        if let Err(payload) = shared {
+            desk.fail(payload);
+        }
+        self.record(Kind::ShareEnd, number);
+        self.slot.leave();
+    }
+
+    /// The chunks of a claimed section: `chunk`, the rest of the own range, then the others'.
+    fn work(&self, job: &crate::slot::Job, desk: &crate::desk::Desk, chunk: usize, mut after: Word) {
+        let mut done = 1;
+        // SAFETY: `try_enter` gave this chunk to this worker, which is inside the section.
+        unsafe { job.run(chunk) };
+        // `after` tells without another look at the word, which thieves may hold, that the own range is used up.
+        while !after.is_empty() && !desk.is_cancelled() {
+            let Some((chunk, now)) = self.slot.post.pop_front() else { break };
+            after = now;
+            done += 1;
+            // SAFETY: `pop_front` gave this chunk to this worker.
+            unsafe { job.run(chunk) };
+        }
+        if job.steal {
+            while !desk.is_cancelled() {
+                let Some(chunk) = desk.steal_back() else { break };
+                done += 1;
+                // SAFETY: `steal_back` gave this chunk to this worker.
+                unsafe { job.run(chunk) };
+            }
+            // SAFETY: this worker is inside the section that is open on `desk`.
+            for &id in unsafe { desk.members() } {
+                while usize::from(id) != self.index && !desk.is_cancelled() {
+                    let Some((chunk, _)) = self.inner.slots[usize::from(id)].post.steal_back() else { break };
+                    done += 1;
+                    // SAFETY: `steal_back` gave this chunk to this worker.
+                    unsafe { job.run(chunk) };
+                }
+            }
+        }
+        self.slot.owner.chunks.add(done);
+    }
+
+    fn pass_wakes_on(&self, desk: &crate::desk::Desk) {
+        // SAFETY: this worker is inside the section that is open on `desk`.
+        let members = unsafe { desk.members() };
+        let woken = self.inner.parking.wake_some(members, WAKES_PASSED_ON);
+        if woken > 0 {
+            self.record(Kind::Wake, woken as u64);
+        }
+    }
+
+    fn record(&self, kind: Kind, value: u64) {
+        if let Some(trace) = self.inner.trace() {
+            trace.record(kind, value);
+        }
+    }
+}
