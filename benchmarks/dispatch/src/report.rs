@@ -323,3 +323,54 @@ pub fn heading(bench: &Bench, report: &Report) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arms;
+    use crate::scenarios;
+
+    fn outcome(samples: &[f64], batches: &[f64]) -> Result<Outcome, String> {
+        Ok(Outcome {
+            samples: samples.to_vec(),
+            batches: batches.to_vec(),
+            body_ns: 0.0,
+            participants: 2,
+            pinned: true,
+            quiet_after: true,
+        })
+    }
+
+    fn reduced(floor: [&[f64]; 2], own: [Result<Outcome, String>; 2]) -> ScenarioReport {
+        let found = arms::all("").found;
+        let pick = |name: &str| found.iter().find(|arm| arm.name() == name).map(|arm| &**arm).expect("the arm exists");
+        let case = &scenarios::all()[0];
+        let rounds = floor
+            .iter()
+            .zip(own)
+            .map(|(times, own)| Round { round_trip_ns: 100.0, outcomes: vec![outcome(times, &[]), own] });
+        reduce(case, &[pick(FLOOR), pick("fork_union")], &rounds.collect::<Vec<_>>(), 0.0)
+    }
+
+    #[test]
+    fn a_ratio_is_formed_inside_each_round() {
+        let report = reduced([&[100.0], &[400.0]], [outcome(&[200.0], &[]), outcome(&[800.0], &[])]);
+        let ratio = report.arms[1].floor.expect("both ran");
+        assert_eq!((ratio.median, ratio.p90), (2.0, 2.0));
+    }
+
+    #[test]
+    fn batches_are_preferred_for_ratios() {
+        let report = reduced([&[100.0], &[100.0]], [outcome(&[200.0], &[150.0]), outcome(&[200.0], &[150.0])]);
+        assert_eq!(report.arms[1].floor.expect("both ran").median, 1.5);
+        assert_eq!(report.arms[1].median_ns, 200.0);
+    }
+
+    #[test]
+    fn an_arm_that_failed_is_named_with_its_reason() {
+        let report = reduced([&[100.0], &[100.0]], [Err("no pool".into()), Err("no pool".into())]);
+        assert_eq!(report.arms.len(), 1);
+        assert_eq!(report.skipped[0].reason, "no pool");
+        assert!(table(&report).contains("skipped: no pool"));
+    }
+}

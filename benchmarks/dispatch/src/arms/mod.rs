@@ -4,6 +4,7 @@ mod chili;
 mod floor;
 mod fork_union;
 mod openmp;
+mod ours;
 mod rayon;
 mod serial;
 mod threadteam_013;
@@ -81,6 +82,7 @@ pub struct Arms {
 /// Every arm, in the order of the tables.
 pub fn all(openmp_library: &str) -> Arms {
     let mut found: Vec<Box<dyn Arm>> = vec![Box::new(serial::Serial), Box::new(floor::Floor)];
+    found.extend(ours::arms());
     found.extend(threadteam_013::arms());
     found.extend(threadteam_030::arms());
     found.extend(fork_union::arms());
@@ -103,6 +105,40 @@ fn share(index: usize, of: usize, parts: usize) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn every_arm_runs_every_part_once() {
+        for arm in all("libgomp.so.1").found {
+            let visited = arm.with(3, &mut |section| {
+                for parts in 0..12 {
+                    let runs: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+                    section.run(parts, &|part| {
+                        runs[part].fetch_add(1, Ordering::Relaxed);
+                    });
+                    let counts: Vec<usize> = runs.into_iter().map(AtomicUsize::into_inner).collect();
+                    assert_eq!(counts, vec![1; parts], "{} with {parts} parts", arm.name());
+                }
+            });
+            assert_eq!(visited, Ok(()), "{}", arm.name());
+        }
+    }
+
+    #[test]
+    fn the_names_of_the_arms_differ() {
+        let arms = all("libgomp.so.1").found;
+        let mut names: Vec<&str> = arms.iter().map(|arm| arm.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), arms.len());
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named_as_missing() {
+        let missing = all("libnosuchopenmp.so.7").missing;
+        assert_eq!(missing.len(), 1);
+        assert!(missing[0].1.contains("libnosuchopenmp.so.7"), "{}", missing[0].1);
+    }
 
     #[test]
     fn shares_cover_the_parts_once() {
