@@ -13,6 +13,7 @@ mod error;
 mod frame;
 mod hazard;
 mod host;
+mod labels;
 mod program;
 mod run;
 mod step;

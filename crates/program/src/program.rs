@@ -1,6 +1,7 @@
 //! Programs: descriptions that passed every check.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::buffer::is_aligned;
@@ -13,6 +14,11 @@ use crate::step::{Operand, Step};
 use crate::value::{byte_size, Value};
 use crate::{Constant, RunError};
 
+/// Programs made in this process, for their labels.
+static PROGRAMS: AtomicU64 = AtomicU64::new(1);
+/// Bits of a label that number the step.
+const LABEL_BITS: u32 = 24;
+
 /// An immutable list of kernel steps, ready to run from any number of threads at once.
 pub struct Program {
     constants: Vec<Constant>,
@@ -21,6 +27,8 @@ pub struct Program {
     operands: Vec<Operand>,
     steps: Vec<NamedStep>,
     arena_bytes: usize,
+    /// Which program of this process it is: the upper part of its labels.
+    number: u64,
     /// Frames of finished runs; one more is made when a run finds none.
     frames: Mutex<Vec<Frame>>,
 }
@@ -96,7 +104,9 @@ impl Program {
             layout: value.layout,
         });
         let operands = operands.collect();
-        Ok(Program { constants, inputs, outputs, operands, steps: named, arena_bytes, frames: Mutex::new(Vec::new()) })
+        let number = PROGRAMS.fetch_add(1, Ordering::Relaxed);
+        let frames = Mutex::new(Vec::new());
+        Ok(Program { constants, inputs, outputs, operands, steps: named, arena_bytes, number, frames })
     }
 
     /// What a run is given.
@@ -112,6 +122,11 @@ impl Program {
     /// Kind and label of every step.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = (&'static str, &Arc<str>)> {
         self.steps.iter().map(|step| (step.kind, &step.label))
+    }
+
+    /// What comes before the labels of this program's steps in traces: step `i` has label `first_label() + i + 1`.
+    pub fn first_label(&self) -> u64 {
+        self.number << LABEL_BITS
     }
 
     /// Scratch memory of one run.

@@ -8,6 +8,7 @@ use threadteam::Exec;
 use crate::buffer::is_aligned;
 use crate::error::Cause;
 use crate::host::HostError;
+use crate::labels::Labels;
 use crate::program::{CheckedPort, NamedStep};
 use crate::step::Memory;
 use crate::{Buffer, BufferMut, Program, RunError, StepError};
@@ -75,10 +76,10 @@ impl Program {
             profile.clear();
             profile.reserve(self.named_steps().len());
         }
-        let _labels = exec.trace().map(Labels::new);
+        let labels = exec.trace().map(|trace| Labels::new(trace, self.first_label()));
         for (number, named) in self.named_steps().iter().enumerate() {
-            if let Some(labels) = &_labels {
-                labels.step(self.label_of(number));
+            if let Some(labels) = &labels {
+                labels.step(number);
             }
             if context.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 return Err(RunError::Cancelled { step: number, label: named.label.clone() });
