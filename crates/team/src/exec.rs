@@ -13,7 +13,6 @@ use crate::share::Shares;
 use crate::slot::Call;
 use crate::team::{SpinScope, TeamExec};
 use crate::trace::Trace;
-use crate::trace::Trace;
 use crate::word::MAX_CHUNKS;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -102,6 +101,25 @@ impl<'p> Exec<'p> {
     pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], lead: Lead<'p>) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
         Exec { place: Place::Team(pool, members), budget, _lead: Some(lead), ..Exec::serial() }
+    }
+
+    /// The token of a team's members, for as long as the team's own is borrowed.
+    pub(crate) fn of_members(pool: &'p Pool, members: &'p [u16], hook: Option<&'p (dyn Fn() + Sync)>) -> Exec<'p> {
+        let budget = NonZeroUsize::MIN.saturating_add(members.len());
+        Exec { place: Place::Team(pool, members), budget, hook, ..Exec::serial() }
+    }
+
+    /// What a reservation of this token's members starts from: its pool, the members that it carries, its hook.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn to_reserve(
+        &self,
+    ) -> Result<(Option<&'p Pool>, Option<&'p [u16]>, Option<&'p (dyn Fn() + Sync)>), Refused> {
+        match self.place {
+            Place::Here => Ok((None, None, self.hook)),
+            Place::Pool(pool) => Ok((Some(pool), None, self.hook)),
+            Place::Team(pool, members) => Ok((Some(pool), Some(members), self.hook)),
+            Place::Foreign(_) => Err(Refused::Unavailable),
+        }
     }
 
     /// The slots of this token.
@@ -392,8 +410,8 @@ impl<'p> Exec<'p> {
                 Ok(f(TeamExec::alone(pool.wait_policy().with(over), pool.dispatch_costs())))
             }
             Place::Team(pool, members) => {
-                let inner = pool.running();
-                let team = TeamExec::new(inner, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
+                pool.running();
+                let team = TeamExec::new(pool, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
                 Ok(f(team.with_wait(over)))
             }
             Place::Pool(pool) => {
@@ -403,7 +421,7 @@ impl<'p> Exec<'p> {
                 let policy = pool.wait_policy().with(over);
                 // Dropped before `held`: the members' idle interval begins under this policy.
                 let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
-                Ok(f(TeamExec::new(inner, held.ids, policy, pool.dispatch_costs(), self.hook)))
+                Ok(f(TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook)))
             }
         }
     }

@@ -41,6 +41,7 @@ mod parking;
 mod policy;
 mod pool;
 mod reserve;
+mod scope;
 mod section;
 mod share;
 mod slot;
@@ -59,6 +60,7 @@ pub use foreign::Foreign;
 pub use policy::{raise_current_thread_qos, Qos, WaitOverride, WaitPolicy};
 pub use pool::{Pool, PoolBuilder};
 pub use reserve::{IntoTeamError, Team};
+pub use scope::Reserved;
 pub use stats::Stats;
 pub use team::{Participant, TeamExec};
 

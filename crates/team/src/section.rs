@@ -16,7 +16,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 /// How often a leader that waits calls its hook.
-const HOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const HOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The calling thread as the leader of one section.
 pub(crate) struct Leader<'a> {

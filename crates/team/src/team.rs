@@ -2,11 +2,12 @@
 
 use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
 use crate::error::{Cancelled, Error};
-use crate::exec::{erase_share, JobCounter};
+use crate::exec::{erase_share, Exec, JobCounter};
 use crate::free::Claim;
 use crate::inner::Inner;
 use crate::policy::{WaitOverride, WaitPolicy};
-use crate::section::Leader;
+use crate::pool::Pool;
+use crate::section::{Leader, HOOK_EVERY};
 use crate::share::Shares;
 use crate::sync::{fence, AtomicU64, Ordering};
 use crate::trace::Kind;
@@ -56,7 +57,7 @@ use std::time::Duration;
 /// ```
 pub struct TeamExec<'team> {
     /// `None`: a team of one without a pool.
-    inner: Option<&'team Inner>,
+    pool: Option<&'team Pool>,
     members: &'team [u16],
     policy: WaitPolicy,
     /// The policy that the members' slots hold.
@@ -67,17 +68,17 @@ pub struct TeamExec<'team> {
 
 impl<'team> TeamExec<'team> {
     pub(crate) fn new(
-        inner: &'team Inner,
+        pool: &'team Pool,
         members: &'team [u16],
         policy: WaitPolicy,
         costs: DispatchCosts,
         hook: Option<&'team (dyn Fn() + Sync)>,
     ) -> Self {
-        TeamExec { inner: Some(inner), members, policy, stored: policy, costs, hook }
+        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook }
     }
 
     pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
-        TeamExec { inner: None, members: &[], policy, stored: policy, costs, hook: None }
+        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None }
     }
 
     /// Participants, the leader included.
@@ -102,12 +103,20 @@ impl<'team> TeamExec<'team> {
         TeamExec { ..*self }
     }
 
+    /// The same authority as an [`Exec`], for kernels that take one; it carries the team.
+    pub fn exec(&mut self) -> Exec<'_> {
+        match self.pool {
+            Some(pool) => Exec::of_members(pool, self.members, self.hook),
+            None => Exec::serial(),
+        }
+    }
+
     /// Runs `f(index, size)` on every participant at the same time.
     pub fn run<F>(self, f: F)
     where
         F: Fn(usize, usize) + Sync,
     {
-        match self.inner {
+        match self.pool.map(Pool::inner) {
             Some(inner) if !self.members.is_empty() => self.gang(inner, self.members, &f),
             _ => f(0, 1),
         }
@@ -118,7 +127,7 @@ impl<'team> TeamExec<'team> {
     where
         F: Fn(&Participant<'_>) + Sync,
     {
-        match self.inner {
+        match self.pool.map(Pool::inner) {
             Some(inner) if !self.members.is_empty() => {
                 let tag = inner.next_barrier_tag();
                 let members = self.members;
@@ -180,7 +189,7 @@ impl<'team> TeamExec<'team> {
             f(
                 part,
                 TeamExec {
-                    inner: self.inner,
+                    pool: self.pool,
                     members: &self.members[first..first + shares.size(part) - 1],
                     policy: self.policy,
                     stored: self.policy,
@@ -189,7 +198,7 @@ impl<'team> TeamExec<'team> {
                 },
             );
         };
-        match self.inner {
+        match self.pool.map(Pool::inner) {
             Some(inner) if shares.count() > 1 => {
                 let mut leads = Claim::empty();
                 (1..shares.count()).for_each(|part| leads.push(usize::from(self.members[shares.start(part) - 1])));
@@ -314,6 +323,19 @@ impl Participant<'_> {
     ///
     /// [`Cancelled`] when a peer panicked or cancelled the section.
     pub fn barrier(&self) -> Result<(), Cancelled> {
+        self.wait_at_barrier(None)
+    }
+
+    /// [`barrier`](Self::barrier) that asks `stop` about every 50 ms and cancels the section when it says so.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] also when `stop` said so.
+    pub fn barrier_unless(&self, stop: &dyn Fn() -> bool) -> Result<(), Cancelled> {
+        self.wait_at_barrier(Some(stop))
+    }
+
+    fn wait_at_barrier(&self, stop: Option<&dyn Fn() -> bool>) -> Result<(), Cancelled> {
         if self.is_cancelled() {
             return Err(Cancelled);
         }
@@ -332,14 +354,20 @@ impl Participant<'_> {
             trace.record(Kind::BarrierBegin, 0);
         }
         let peers = (0..self.size()).filter(|&peer| peer != self.index);
-        let result = peers.map(|peer| self.wait_for(inner, members, peer)).find(Result::is_err).unwrap_or(Ok(()));
+        let result = peers.map(|peer| self.wait_for(inner, members, peer, stop)).find(Result::is_err).unwrap_or(Ok(()));
         if let Some(trace) = inner.trace() {
             trace.record(Kind::BarrierEnd, 0);
         }
         result
     }
 
-    fn wait_for(&self, inner: &Inner, members: &[u16], peer: usize) -> Result<(), Cancelled> {
+    fn wait_for(
+        &self,
+        inner: &Inner,
+        members: &[u16],
+        peer: usize,
+        stop: Option<&dyn Fn() -> bool>,
+    ) -> Result<(), Cancelled> {
         let desk = desk(inner, members);
         let line = line(inner, members, peer);
         let arrived = || {
@@ -356,9 +384,12 @@ impl Participant<'_> {
                 fence(Ordering::SeqCst);
                 let bed = desk.barrier_bed.load(Ordering::Acquire);
                 if !arrived() && !desk.is_cancelled() {
-                    desk.barrier_bed.wait(bed, None);
+                    desk.barrier_bed.wait(bed, stop.map(|_| HOOK_EVERY));
                 }
                 desk.barrier_waiters.fetch_sub(1, Ordering::Relaxed);
+                if stop.is_some_and(|stop| stop()) {
+                    desk.cancel();
+                }
             }
         }
         Ok(())

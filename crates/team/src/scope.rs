@@ -1,0 +1,101 @@
+//! A reservation as a value, for owners that cannot nest a callback: a language binding's scope object.
+
+use crate::cost::DispatchCosts;
+use crate::error::Refused;
+use crate::exec::Exec;
+use crate::policy::{WaitOverride, WaitPolicy};
+use crate::pool::Pool;
+use crate::team::{SpinScope, TeamExec};
+
+/// Members reserved until this is dropped: what [`Exec::team_with`] holds around its callback.
+///
+/// # Examples
+///
+/// ```
+/// use threadteam::{Exec, Pool, WaitOverride};
+///
+/// let pool = Pool::builder().threads(2).acquire_timeout(std::time::Duration::from_secs(10)).build()?;
+/// let mut exec = Exec::new(&pool, 2)?;
+/// let mut reserved = exec.reserve(WaitOverride::new()).expect("an idle pool");
+/// reserved.team().run(|_index, size| assert_eq!(size, 2));
+/// # Ok::<(), threadteam::Error>(())
+/// ```
+pub struct Reserved<'a> {
+    members: Members<'a>,
+    policy: WaitPolicy,
+    costs: DispatchCosts,
+    hook: Option<&'a (dyn Fn() + Sync)>,
+    over: WaitOverride,
+}
+
+enum Members<'a> {
+    /// A team of one.
+    Nobody,
+    /// The token carried them already.
+    Carried(&'a Pool, &'a [u16]),
+    /// Given back on drop.
+    Claimed(&'a Pool, Box<[u16]>),
+}
+
+impl Exec<'_> {
+    /// Reserves `budget - 1` members until the result is dropped; see [`team_with`](Exec::team_with).
+    ///
+    /// # Errors
+    ///
+    /// As for [`team_with`](Exec::team_with).
+    pub fn reserve(&mut self, over: WaitOverride) -> Result<Reserved<'_>, Refused> {
+        let (pool, carried, hook) = self.to_reserve()?;
+        let policy = pool.map_or(WaitPolicy::DEFAULT, Pool::wait_policy).with(over);
+        let costs = pool.map_or_else(DispatchCosts::host_default, Pool::dispatch_costs);
+        let members = match (pool, carried) {
+            (Some(pool), Some(members)) if !self.is_serial() => Members::Carried(pool, members),
+            (Some(pool), None) if !self.is_serial() => {
+                let claim = pool.running().acquire(self.budget().get() - 1).ok_or(Refused::Unavailable)?;
+                let members: Box<[u16]> = claim.ids().into();
+                if over != WaitOverride::new() {
+                    // Stays in the slots until the members are given back.
+                    std::mem::forget(SpinScope::enter(pool.inner(), &members, policy, false));
+                }
+                Members::Claimed(pool, members)
+            }
+            _ => Members::Nobody,
+        };
+        Ok(Reserved { members, policy, costs, hook, over })
+    }
+}
+
+impl Reserved<'_> {
+    /// The authority over the reserved members, while `self` is borrowed.
+    pub fn team(&mut self) -> TeamExec<'_> {
+        match &self.members {
+            Members::Nobody => TeamExec::alone(self.policy, self.costs),
+            Members::Carried(pool, members) => {
+                TeamExec::new(pool, members, pool.wait_policy(), self.costs, self.hook).with_wait(self.over)
+            }
+            Members::Claimed(pool, members) => TeamExec::new(pool, members, self.policy, self.costs, self.hook),
+        }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Members::Claimed(pool, members) = &self.members {
+            if self.over != WaitOverride::new() {
+                // The members' idle interval begins under this scope's policy.
+                drop(SpinScope::enter(pool.inner(), members, self.policy, true));
+            }
+            pool.inner().free.release(members);
+        }
+    }
+}
+
+impl std::fmt::Debug for Reserved<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = match &self.members {
+            Members::Nobody => 1,
+            Members::Carried(_, members) => members.len() + 1,
+            Members::Claimed(_, members) => members.len() + 1,
+        };
+        f.debug_struct("Reserved").field("size", &size).finish_non_exhaustive()
+    }
+}
