@@ -140,10 +140,7 @@ pub fn reduce(case: &Case, arms: &[&dyn Arm], rounds: &[Round], company: f64) ->
             median_ns: quantile(&samples, 0.5),
             p90_ns: quantile(&samples, 0.9),
             p99_ns: quantile(&samples, 0.99),
-            batched_ns: sessions
-                .iter()
-                .all(|session| !session.batches.is_empty())
-                .then(|| median(&mut sessions.iter().map(|session| middle(session)).collect::<Vec<_>>())),
+            batched_ns: batched(&sessions),
             floor: ratio(case.versus_floor, FLOOR),
             serial: ratio(case.versus_serial, SERIAL),
             round_ns: sessions.iter().map(|session| middle(session)).collect(),
@@ -172,6 +169,13 @@ fn middle(session: &Outcome) -> f64 {
         true => median(&mut session.samples.clone()),
         false => median(&mut session.batches.clone()),
     }
+}
+
+/// The median over the rounds of a section's time in a batch.
+fn batched(sessions: &[&Outcome]) -> Option<f64> {
+    let rounds = sessions.iter().filter(|session| !session.batches.is_empty());
+    let mut figures: Vec<f64> = rounds.map(|session| middle(session)).collect();
+    (!figures.is_empty()).then(|| median(&mut figures))
 }
 
 fn pooled(sessions: &[&Outcome]) -> Vec<f64> {
