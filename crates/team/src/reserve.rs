@@ -35,7 +35,7 @@ pub struct Team {
 /// A pool that could not be made into a team.
 pub struct IntoTeamError {
     reason: Refused,
-    pool: Pool,
+    pool: Box<Pool>,
 }
 
 impl IntoTeamError {
@@ -46,7 +46,7 @@ impl IntoTeamError {
 
     /// The pool, as it was.
     pub fn into_pool(self) -> Pool {
-        self.pool
+        *self.pool
     }
 }
 
@@ -82,7 +82,7 @@ impl Pool {
     pub fn into_team_with(self, width: usize, over: WaitOverride) -> Result<Team, IntoTeamError> {
         let width = width.clamp(1, self.width().get());
         let Some(claim) = self.running().acquire(width - 1) else {
-            return Err(IntoTeamError { reason: Refused::Unavailable, pool: self });
+            return Err(IntoTeamError { reason: Refused::Unavailable, pool: Box::new(self) });
         };
         let members: Box<[u16]> = claim.ids().into();
         self.reserved().extend_from_slice(&members);

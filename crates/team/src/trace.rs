@@ -3,7 +3,9 @@
 //! A pool without a trace pays one load per section. With one, each event costs a clock read and two stores.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What happened.
@@ -109,6 +111,8 @@ pub struct Trace {
     since: Instant,
     sections: AtomicU64,
     rings: Box<[Ring]>,
+    /// What labels stand for.
+    names: Mutex<BTreeMap<u64, Arc<str>>>,
 }
 
 thread_local! {
@@ -132,6 +136,7 @@ impl Trace {
             since: Instant::now(),
             sections: AtomicU64::new(0),
             rings: (0..participants.max(1)).map(|_| ring()).collect(),
+            names: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -154,6 +159,20 @@ impl Trace {
         let number = self.sections.fetch_add(1, Ordering::Relaxed) + 1;
         self.record(Kind::Publish, number);
         number
+    }
+
+    /// Says what the labels from `first` on stand for, unless `first` is known already.
+    pub fn name_labels<'a>(&self, first: u64, names: impl IntoIterator<Item = &'a Arc<str>>) {
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(&first) {
+            known.extend((first..).zip(names.into_iter().cloned()));
+        }
+    }
+
+    /// The labels that were named, in ascending order.
+    pub fn label_names(&self) -> Vec<(u64, Arc<str>)> {
+        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|(&label, name)| (label, Arc::clone(name))).collect()
     }
 
     /// Nanoseconds since the trace was made.

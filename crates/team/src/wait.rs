@@ -49,7 +49,7 @@ impl Waiter {
         if self.crowded {
             return self.crowded_step();
         }
-        if self.polls % POLLS_PER_LOOK != 0 {
+        if !self.polls.is_multiple_of(POLLS_PER_LOOK) {
             return Step::Poll;
         }
         let now = Instant::now();
