@@ -1,6 +1,7 @@
 //! The labels that traced runs put on their steps.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use threadteam::trace::{Kind, Trace};
 
@@ -12,19 +13,20 @@ thread_local! {
 /// Labels of one run; dropping it ends the run's last step and goes on with that of the run around it, if any.
 pub(crate) struct Labels<'a> {
     trace: &'a Trace,
-    program: u64,
+    first: u64,
     outer: u64,
 }
 
 impl<'a> Labels<'a> {
-    /// Labels of a run of the program whose first step has label `program + 1`.
-    pub(crate) fn new(trace: &'a Trace, program: u64) -> Self {
-        Labels { trace, program, outer: CURRENT.get() }
+    /// Labels of a run of the program whose steps have the labels from `first` on, and these names.
+    pub(crate) fn new<'b>(trace: &'a Trace, first: u64, names: impl Iterator<Item = &'b Arc<str>>) -> Self {
+        trace.name_labels(first, names);
+        Labels { trace, first, outer: CURRENT.get() }
     }
 
     /// What follows belongs to step `number`.
     pub(crate) fn step(&self, number: usize) {
-        self.set(self.program + number as u64 + 1);
+        self.set(self.first + number as u64);
     }
 
     fn set(&self, label: u64) {

@@ -124,8 +124,8 @@ impl Program {
         self.steps.iter().map(|step| (step.kind, &step.label))
     }
 
-    /// What comes before the labels of this program's steps in traces: step `i` has label `first_label() + i + 1`.
-    pub fn first_label(&self) -> u64 {
+    /// The label of the first step in traces; the others follow it.
+    pub(crate) fn first_label(&self) -> u64 {
         self.number << LABEL_BITS
     }
 

@@ -28,7 +28,7 @@ pub struct RunContext<'a> {
     /// Ends the run before the next step when true.
     pub cancelled: Option<&'a AtomicBool>,
     /// Called between steps; an error ends the run.
-    pub between: Option<&'a mut dyn FnMut() -> Result<(), Cause>>,
+    pub between: Option<&'a mut (dyn FnMut() -> Result<(), Cause> + Send)>,
     /// Replaced by the time of every step.
     pub profile: Option<&'a mut Vec<StepTime>>,
 }
@@ -76,7 +76,8 @@ impl Program {
             profile.clear();
             profile.reserve(self.named_steps().len());
         }
-        let labels = exec.trace().map(|trace| Labels::new(trace, self.first_label()));
+        let labels =
+            exec.trace().map(|trace| Labels::new(trace, self.first_label(), self.steps().map(|(_, label)| label)));
         for (number, named) in self.named_steps().iter().enumerate() {
             if let Some(labels) = &labels {
                 labels.step(number);
