@@ -1,8 +1,57 @@
 //! The extension module `threadteam._native`: bindings only.
 
+mod attach;
+mod body;
+mod capsule;
+mod costs;
+mod errors;
+mod exec;
+mod external;
+mod flow;
+mod home;
+mod life;
+mod numbers;
+mod on;
+mod openmp;
+mod pool;
+mod probe;
+mod program;
+mod section;
+mod stats;
+mod team;
+mod teamexec;
+mod token;
+mod trace;
+mod wait;
+
 use pyo3::prelude::*;
 
 #[pymodule]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<pool::PyPool>()?;
+    module.add_class::<exec::PyExec>()?;
+    module.add_class::<team::PyTeam>()?;
+    module.add_class::<teamexec::PyTeamExec>()?;
+    module.add_class::<teamexec::PyParticipant>()?;
+    module.add_class::<teamexec::TeamScope>()?;
+    module.add_class::<external::ExternalScope>()?;
+    module.add_class::<stats::PyPoolStats>()?;
+    module.add_class::<wait::PyWaitPolicy>()?;
+    module.add_class::<wait::PyWaitOverride>()?;
+    module.add_class::<costs::PyWidthCosts>()?;
+    module.add_class::<costs::PyDispatchCosts>()?;
+    module.add_class::<costs::PyDispatchKind>()?;
+    module.add_class::<costs::PyHostClass>()?;
+    module.add_class::<body::NativeBody>()?;
+    module.add_class::<trace::PyTrace>()?;
+    module.add_class::<openmp::OpenMp>()?;
+    module.add_class::<program::PyProgram>()?;
+    module.add_class::<program::PyCancelFlag>()?;
+    module.add_function(wrap_pyfunction!(costs::pays_at, module)?)?;
+    module.add_function(wrap_pyfunction!(costs::width_for_by, module)?)?;
+    module.add_function(wrap_pyfunction!(capsule::capsule, module)?)?;
+    module.add_function(wrap_pyfunction!(probe::round_trip, module)?)?;
+    module.add("PAYS", threadteam::PAYS)?;
+    home::register(module)?;
+    life::register(module)
 }

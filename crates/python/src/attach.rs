@@ -1,0 +1,122 @@
+//! Workers and the interpreter: attaching them cheaply, and calling Python from them.
+
+use crate::life;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// The interpreter's state of a worker thread, kept from its first body to its end.
+///
+/// Without it each attach would make a thread state and each detach destroy it, about a microsecond a body.
+struct Kept {
+    state: NonNull<ffi::PyThreadState>,
+    outer: ffi::PyGILState_STATE,
+}
+
+thread_local! {
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
+    static ENDS: EndOfThread = const { EndOfThread };
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    /// Whether the section that the thread leads kept the interpreter.
+    static KEEPS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, the bodies that this thread runs find it attached (or, after `false`, attach it themselves).
+pub(crate) struct KeepsInterpreter(bool);
+
+impl KeepsInterpreter {
+    pub(crate) fn set(keeps: bool) -> Self {
+        KeepsInterpreter(KEEPS.replace(keeps))
+    }
+}
+
+impl Drop for KeepsInterpreter {
+    fn drop(&mut self) {
+        KEEPS.set(self.0);
+    }
+}
+
+struct EndOfThread;
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        let Ok(Some(kept)) = KEPT.try_with(Cell::take) else { return };
+        if life::closing() {
+            return; // the interpreter frees the states of all threads itself
+        }
+        // SAFETY: `state` was saved by this thread in `keep` and nothing restored it since; `outer` is what the matching
+        // ensure returned.
+        unsafe {
+            ffi::PyEval_RestoreThread(kept.state.as_ptr());
+            ffi::PyGILState_Release(kept.outer);
+        }
+    }
+}
+
+/// Whether the calling thread is a pool's worker that has run a Python body.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
+/// Runs `f` with the interpreter, on any thread. Never returns once the interpreter is ending.
+pub(crate) fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
+    if KEEPS.get() {
+        // SAFETY: the section that this thread leads did not detach it, and nothing below it did: see `KeepsInterpreter`.
+        return f(unsafe { Python::assume_attached() });
+    }
+    let _visit = life::Visit::begin();
+    // SAFETY: asks for the calling thread's own state; needs no interpreter lock.
+    if !IS_WORKER.get() && unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
+        keep();
+    }
+    Python::attach(f)
+}
+
+#[cold]
+fn keep() {
+    // SAFETY: the interpreter is initialised (this module is loaded) and not ending (the caller's visit).
+    let kept = unsafe {
+        let outer = ffi::PyGILState_Ensure();
+        NonNull::new(ffi::PyEval_SaveThread()).map(|state| Kept { state, outer })
+    };
+    KEPT.set(kept);
+    IS_WORKER.set(true);
+    ENDS.with(|_| ());
+}
+
+#[cfg(unix)]
+mod raw {
+    extern "C-unwind" {
+        /// As in `pyo3::ffi`, but allowed to unwind.
+        pub(super) fn PyObject_Call(
+            callable: *mut pyo3::ffi::PyObject,
+            arguments: *mut pyo3::ffi::PyObject,
+            keywords: *mut pyo3::ffi::PyObject,
+        ) -> *mut pyo3::ffi::PyObject;
+    }
+}
+
+#[cfg(not(unix))]
+use pyo3::ffi as raw;
+
+/// Puts the thread to sleep when the interpreter ends it in the middle of a call, by a forced unwind.
+struct NoReturn;
+
+impl Drop for NoReturn {
+    fn drop(&mut self) {
+        life::sleep_for_good();
+    }
+}
+
+/// Calls a Python callable from any attached thread.
+pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let guard = NoReturn;
+    // SAFETY: both are live references, and `py` shows that this thread is attached. Before CPython 3.14 the interpreter
+    // ends a thread that wants it during finalisation by a forced unwind: the guard stops it here, below any Rust frame.
+    let result = unsafe { raw::PyObject_Call(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
+    std::mem::forget(guard);
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+}

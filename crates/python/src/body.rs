@@ -1,0 +1,196 @@
+//! What runs in a section: a Python callable, or native code that never takes the interpreter.
+
+use crate::attach;
+use crate::flow::Flow;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyFunction, PyTuple, PyType};
+use std::ffi::c_void;
+use std::ops::Range;
+
+/// The native signatures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Signature {
+    /// `void (int64_t start, int64_t stop, void *data)`
+    Range,
+    /// `void (int64_t index, void *data)`
+    Index,
+}
+
+impl Signature {
+    const fn text(self) -> &'static str {
+        match self {
+            Signature::Range => "void (int64_t start, int64_t stop, void *data)",
+            Signature::Index => "void (int64_t index, void *data)",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Signature::Range => "range",
+            Signature::Index => "index",
+        }
+    }
+}
+
+/// Native code as a body: what `threadteam.native` returns.
+///
+/// Made by `threadteam.native`, which checks the declared types; it holds the function and the data alive.
+#[pyclass(frozen, module = "threadteam", name = "NativeBody")]
+pub(crate) struct NativeBody {
+    address: usize,
+    data: usize,
+    signature: Signature,
+    /// What the two addresses belong to.
+    _kept: Py<PyAny>,
+    description: String,
+}
+
+#[pymethods]
+impl NativeBody {
+    #[new]
+    fn new(address: usize, data: usize, signature: &str, kept: Py<PyAny>, description: String) -> PyResult<Self> {
+        let signature = match signature {
+            "range" => Signature::Range,
+            "index" => Signature::Index,
+            other => return Err(PyTypeError::new_err(format!("signature {other:?}, expected 'range' or 'index'"))),
+        };
+        if address == 0 {
+            return Err(PyTypeError::new_err(format!("{description} is a null function pointer")));
+        }
+        Ok(NativeBody { address, data, signature, _kept: kept, description })
+    }
+
+    /// The native signature: "range" or "index".
+    #[getter]
+    fn signature(&self) -> &'static str {
+        self.signature.name()
+    }
+
+    /// The function's address.
+    #[getter]
+    fn address(&self) -> usize {
+        self.address
+    }
+
+    /// The address that the function is given as its last argument; 0 for a null pointer.
+    #[getter]
+    fn data(&self) -> usize {
+        self.data
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<native {} body {}>", self.signature.name(), self.description)
+    }
+}
+
+/// A body, ready to run on any participant.
+pub(crate) enum Body {
+    Python(Py<PyAny>),
+    Native { address: usize, data: usize, _kept: Py<NativeBody> },
+}
+
+impl Body {
+    /// The body that `given` stands for, as an argument of `operation`.
+    pub(crate) fn of(given: &Bound<'_, PyAny>, signature: Signature, operation: &str) -> PyResult<Body> {
+        if let Ok(native) = given.cast_exact::<NativeBody>() {
+            return Body::native(native, signature, operation);
+        }
+        // Most bodies are functions: nothing about those needs a look.
+        if given.is_exact_instance_of::<PyFunction>() || given.is_exact_instance_of::<PyCFunction>() {
+            return Ok(Body::Python(given.clone().unbind()));
+        }
+        let py = given.py();
+        let recognised = py.import("threadteam._bodies")?.call_method1("recognise", (given, signature.name()))?;
+        if let Ok(native) = recognised.cast_exact::<NativeBody>() {
+            return Body::native(native, signature, operation);
+        }
+        Body::python(given, operation)
+    }
+
+    /// The callable that `given` is: for bodies that are handed Python objects.
+    pub(crate) fn python(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Body> {
+        if given.cast_exact::<NativeBody>().is_ok() {
+            return Err(PyTypeError::new_err(format!(
+                "{operation} hands its body Python objects, so native code cannot be one; pass a Python callable"
+            )));
+        }
+        if !given.is_callable() {
+            let kind: Bound<'_, PyType> = given.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "{operation} got a body of type {}, expected a callable or native code; wrap a function pointer with \
+                 threadteam.native",
+                kind.name()?
+            )));
+        }
+        Ok(Body::Python(given.clone().unbind()))
+    }
+
+    fn native(native: &Bound<'_, NativeBody>, signature: Signature, operation: &str) -> PyResult<Body> {
+        let body = native.get();
+        if body.signature != signature {
+            return Err(PyTypeError::new_err(format!(
+                "{operation} got native code of signature {}, expected {}",
+                body.signature.text(),
+                signature.text()
+            )));
+        }
+        Ok(Body::Native { address: body.address, data: body.data, _kept: native.clone().unbind() })
+    }
+
+    pub(crate) fn is_python(&self) -> bool {
+        matches!(self, Body::Python(_))
+    }
+
+    /// Runs a chunk of a range section.
+    pub(crate) fn run_range(&self, flow: &Flow, range: Range<usize>) {
+        match self {
+            Body::Python(function) => {
+                flow.body(|py| call(py, function, (range.start, range.end).into_pyobject(py)?));
+            }
+            Body::Native { address, data, .. } => {
+                if flow.is_led_here() {
+                    flow.before_native_chunk();
+                }
+                if !flow.stopped() {
+                    // SAFETY: `threadteam.native` made the address from a function of this signature, held by `_kept`.
+                    let function =
+                        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, i64, *mut c_void)>(*address) };
+                    // SAFETY: the user vouches for the function and that it may run on several threads at once.
+                    unsafe { function(range.start as i64, range.end as i64, *data as *mut c_void) }
+                }
+            }
+        }
+    }
+
+    /// Runs one job or one participant's share, with what `arguments` makes for a Python callable.
+    pub(crate) fn run_index<'a>(
+        &self,
+        flow: &Flow,
+        index: usize,
+        arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'a,
+    ) -> bool {
+        match self {
+            Body::Python(function) => flow.body(|py| call(py, function, arguments(py)?)),
+            Body::Native { address, data, .. } => {
+                if flow.is_led_here() {
+                    flow.before_native_chunk();
+                }
+                if flow.stopped() {
+                    return false;
+                }
+                // SAFETY: as in `run_range`.
+                let function =
+                    unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, *mut c_void)>(*address) };
+                // SAFETY: as in `run_range`.
+                unsafe { function(index as i64, *data as *mut c_void) }
+                true
+            }
+        }
+    }
+}
+
+/// Calls a body and drops its result.
+pub(crate) fn call(py: Python<'_>, function: &Py<PyAny>, arguments: Bound<'_, PyTuple>) -> PyResult<()> {
+    attach::call(function.bind(py), &arguments).map(drop)
+}

@@ -1,0 +1,215 @@
+//! What a section costs, and the rule of when it pays.
+
+use crate::numbers;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+use threadteam::{DispatchCosts, DispatchKind, HostClass, WidthCosts};
+
+/// A cost in seconds; infinity where there is nothing to dispatch.
+pub(crate) fn seconds(cost: Duration) -> f64 {
+    numbers::as_seconds(cost)
+}
+
+/// A serial estimate, given in seconds.
+pub(crate) fn estimate(given: f64) -> PyResult<Duration> {
+    numbers::seconds(given, "estimate")
+}
+
+/// Dispatch cost in seconds as a function of the width, from at most twelve measured widths.
+#[pyclass(frozen, eq, module = "threadteam", name = "WidthCosts")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PyWidthCosts(WidthCosts);
+
+#[pymethods]
+impl PyWidthCosts {
+    /// Costs in seconds at widths 2, 4 and 6.
+    #[staticmethod]
+    #[pyo3(name = "new")]
+    fn new_(at_2: f64, at_4: f64, at_6: f64) -> PyResult<Self> {
+        let cost = |given| numbers::seconds(given, "a cost");
+        Ok(PyWidthCosts(WidthCosts::new([cost(at_2)?, cost(at_4)?, cost(at_6)?])))
+    }
+
+    /// One cost in seconds for all widths up to 6.
+    #[staticmethod]
+    fn flat(cost: f64) -> PyResult<Self> {
+        Ok(PyWidthCosts(WidthCosts::flat(numbers::seconds(cost, "cost")?)))
+    }
+
+    /// Costs from (width, seconds) pairs.
+    #[staticmethod]
+    fn from_anchors(anchors: Vec<(usize, f64)>) -> PyResult<Self> {
+        let pairs: Vec<(usize, Duration)> = anchors
+            .iter()
+            .map(|&(width, cost)| Ok((width, numbers::seconds(cost, "a cost")?)))
+            .collect::<PyResult<_>>()?;
+        WidthCosts::from_anchors(&pairs).map(PyWidthCosts).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "anchors must be 1 to {} pairs of strictly increasing widths from 2 to 65535 and a cost, got {anchors:?}",
+                WidthCosts::MAX_ANCHORS
+            ))
+        })
+    }
+
+    /// The cost in seconds of a section of `width` participants.
+    fn at(&self, width: &Bound<'_, PyAny>) -> PyResult<f64> {
+        Ok(seconds(self.0.at(numbers::at_least_one(width, "width")?)))
+    }
+
+    fn __repr__(&self) -> String {
+        let at = |width| NonZeroUsize::new(width).map_or(0.0, |width| seconds(self.0.at(width)) * 1e6);
+        format!("<WidthCosts {:.2} us at width 2, {:.2} at 4, {:.2} at 6>", at(2), at(4), at(6))
+    }
+}
+
+/// How a section reaches its participants.
+#[pyclass(frozen, eq, hash, from_py_object, module = "threadteam", name = "DispatchKind")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PyDispatchKind {
+    #[pyo3(name = "TEAM")]
+    Team,
+    #[pyo3(name = "IN_POOL")]
+    InPool,
+    #[pyo3(name = "OUTSIDE")]
+    Outside,
+}
+
+impl From<PyDispatchKind> for DispatchKind {
+    fn from(kind: PyDispatchKind) -> Self {
+        match kind {
+            PyDispatchKind::Team => DispatchKind::Team,
+            PyDispatchKind::InPool => DispatchKind::InPool,
+            PyDispatchKind::Outside => DispatchKind::Outside,
+        }
+    }
+}
+
+const CLASSES: [HostClass; 6] = [
+    HostClass::X86Avx512,
+    HostClass::X86Avx2,
+    HostClass::X86Scalar,
+    HostClass::Aarch64Apple,
+    HostClass::Aarch64,
+    HostClass::Generic,
+];
+
+/// The class of a machine, which chooses a row of measured costs.
+#[pyclass(frozen, eq, module = "threadteam", name = "HostClass")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PyHostClass(HostClass);
+
+#[pymethods]
+impl PyHostClass {
+    #[new]
+    fn new(name: &str) -> PyResult<Self> {
+        CLASSES.into_iter().find(|class| class.name() == name).map(PyHostClass).ok_or_else(|| {
+            let names: Vec<&str> = CLASSES.iter().map(|class| class.name()).collect();
+            PyKeyError::new_err(format!("no host class {name:?}; there are {}", names.join(", ")))
+        })
+    }
+
+    /// The class of this machine.
+    #[staticmethod]
+    fn detect() -> Self {
+        PyHostClass(HostClass::detect())
+    }
+
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("HostClass({:?})", self.0.name())
+    }
+}
+
+/// What one section costs for each kind of token.
+#[pyclass(frozen, eq, module = "threadteam", name = "DispatchCosts")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PyDispatchCosts(pub(crate) DispatchCosts);
+
+#[pymethods]
+impl PyDispatchCosts {
+    #[new]
+    fn new(team: &PyWidthCosts, in_pool: &PyWidthCosts, outside: &PyWidthCosts) -> Self {
+        PyDispatchCosts(DispatchCosts::new(team.0, in_pool.0, outside.0))
+    }
+
+    /// The row of a host class.
+    #[staticmethod]
+    fn for_class(class: &PyHostClass) -> Self {
+        PyDispatchCosts(DispatchCosts::for_class(class.0))
+    }
+
+    /// The row of this machine.
+    #[staticmethod]
+    fn host_default() -> Self {
+        PyDispatchCosts(DispatchCosts::host_default())
+    }
+
+    /// These costs with one kind replaced.
+    #[pyo3(name = "with_costs")]
+    fn with_costs(&self, kind: PyDispatchKind, costs: &PyWidthCosts) -> Self {
+        PyDispatchCosts(self.0.with(kind.into(), costs.0))
+    }
+
+    /// The cost in seconds of a section of `width` participants.
+    fn cost(&self, kind: PyDispatchKind, width: &Bound<'_, PyAny>) -> PyResult<f64> {
+        Ok(seconds(self.0.cost(kind.into(), numbers::at_least_one(width, "width")?)))
+    }
+
+    /// The lowest cost in seconds over all widths.
+    fn min_cost(&self, kind: PyDispatchKind) -> f64 {
+        seconds(self.0.min_cost(kind.into()))
+    }
+
+    fn __repr__(&self) -> String {
+        let at = |kind| seconds(self.0.cost(kind, NonZeroUsize::MIN.saturating_add(1))) * 1e6;
+        format!(
+            "<DispatchCosts at width 2: team {:.2} us, in pool {:.2}, outside {:.2}>",
+            at(DispatchKind::Team),
+            at(DispatchKind::InPool),
+            at(DispatchKind::Outside)
+        )
+    }
+}
+
+/// Whether a region of `estimate` serial seconds in `sections` sections of `cost` seconds each pays.
+#[pyfunction]
+pub(crate) fn pays_at(estimate: f64, sections: u32, cost: f64) -> PyResult<bool> {
+    let cost = if cost == f64::INFINITY { Duration::MAX } else { numbers::seconds(cost, "cost")? };
+    Ok(threadteam::pays_at(self::estimate(estimate)?, sections, cost))
+}
+
+/// The width in `1..=budget` that makes a region shortest under the caller's cost function, 1 if none pays.
+#[pyfunction]
+pub(crate) fn width_for_by(
+    estimate: f64,
+    sections: u32,
+    budget: &Bound<'_, PyAny>,
+    cost: &Bound<'_, PyAny>,
+) -> PyResult<usize> {
+    let estimate = self::estimate(estimate)?;
+    let budget = numbers::at_least_one(budget, "budget")?;
+    let failure = RefCell::new(None);
+    let width = threadteam::width_for_by(estimate, sections, budget, |width| {
+        if failure.borrow().is_some() {
+            return Duration::MAX;
+        }
+        let asked = cost.call1((width.get(),)).and_then(|cost| cost.extract::<f64>());
+        match asked
+            .and_then(|cost| if cost == f64::INFINITY { Ok(Duration::MAX) } else { numbers::seconds(cost, "cost") })
+        {
+            Ok(cost) => cost,
+            Err(error) => {
+                *failure.borrow_mut() = Some(error);
+                Duration::MAX
+            }
+        }
+    });
+    failure.into_inner().map_or(Ok(width.get()), Err)
+}

@@ -1,0 +1,61 @@
+//! Raising the exceptions that the Python half of the package defines.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::any::Any;
+use threadteam::{Error, Refused};
+
+/// An exception of `threadteam.errors`, looked up by name: errors are rare, so nothing is cached.
+pub(crate) fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
+    build(py, class, |_| Ok((message.into(),).into_pyobject(py)?))
+}
+
+fn build<'py>(
+    py: Python<'py>,
+    class: &str,
+    arguments: impl FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyTuple>>,
+) -> PyErr {
+    let made = || -> PyResult<PyErr> {
+        let module = py.import("threadteam.errors")?;
+        Ok(PyErr::from_value(module.getattr(class)?.call1(arguments(&module)?)?))
+    };
+    made().unwrap_or_else(|error| error)
+}
+
+/// `Refused`, or another class that carries a reason.
+pub(crate) fn refused(py: Python<'_>, class: &str, what: &str, reason: Refused) -> PyErr {
+    let (member, advice) = match reason {
+        Refused::ForkChild => ("FORK_CHILD", "take the path without barriers, or use a token of a Team"),
+        Refused::CallerInPool => ("CALLER_IN_POOL", "call it from the thread that holds the root token"),
+        Refused::Busy => ("BUSY", "wait until the token that leads the team is closed"),
+        _ => ("UNAVAILABLE", "take the path without barriers, or try again when the pool is idle"),
+    };
+    let message = format!("{what} was refused: {reason}; {advice}");
+    build(py, class, |module| Ok((message, module.getattr("RefusedReason")?.getattr(member)?).into_pyobject(py)?))
+}
+
+/// What the runtime refused to do with its arguments or its threads.
+pub(crate) fn from_core(py: Python<'_>, error: &Error) -> PyErr {
+    match error {
+        Error::ThreadStart { started, wanted, .. } => {
+            let (started, wanted) = (*started, *wanted);
+            let message = format!(
+                "{error}; the pool goes on with {} participants: raise the process limit (ulimit -u), or make a narrower pool",
+                started + 1
+            );
+            build(py, "ThreadStartError", |_| Ok((message, started, wanted).into_pyobject(py)?))
+        }
+        Error::InvalidSplit => raise(py, "SplitError", error.to_string()),
+        _ => pyo3::exceptions::PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// A panic of native code that crossed a section, as an exception.
+pub(crate) fn from_panic(py: Python<'_>, payload: &(dyn Any + Send)) -> PyErr {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned());
+    raise(py, "InternalError", format!("threadteam's native code panicked: {text}; please report this"))
+}

@@ -1,0 +1,79 @@
+//! `with exec.external() as width:`, the scope in which other libraries use the token's budget.
+
+use crate::token::{GiveBack, Loan, Token};
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
+use threadteam::Exec;
+
+/// What `exec.external()` returns: limits the other thread pools on entering, restores them on leaving.
+#[pyclass(frozen, module = "threadteam", name = "ExternalScope")]
+pub(crate) struct ExternalScope {
+    token: Arc<Token<Exec<'static>>>,
+    open: Mutex<Option<Arc<Open>>>,
+}
+
+impl ExternalScope {
+    pub(crate) fn open<'py>(py: Python<'py>, token: &Arc<Token<Exec<'static>>>) -> PyResult<Bound<'py, ExternalScope>> {
+        Bound::new(py, ExternalScope { token: Arc::clone(token), open: Mutex::new(None) })
+    }
+}
+
+/// The open scope: a loan of the token.
+struct Open {
+    give_back: GiveBack,
+    /// A `threadteam.interop.limits.Limit`.
+    limit: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Open {
+    fn restore(&self, py: Python<'_>) -> PyResult<()> {
+        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let outcome = limit.map_or(Ok(()), |limit| limit.bind(py).call_method0("close").map(drop));
+        self.give_back.now();
+        outcome
+    }
+}
+
+impl Loan for Open {
+    fn end_loan(&self, py: Python<'_>, _wait: bool) -> PyResult<()> {
+        self.restore(py)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.limit.get_mut().unwrap_or_else(PoisonError::into_inner).is_some() {
+            Python::attach(|py| {
+                if let Err(error) = self.restore(py) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        }
+        self.give_back.now();
+    }
+}
+
+#[pymethods]
+impl ExternalScope {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let open = self
+            .token
+            .lend_to_scope(py, "with Exec.external()", |give_back| Open { give_back, limit: Mutex::new(None) })?;
+        let limit = py.import("threadteam.interop.limits")?.call_method1("Limit", (self.token.budget.get(),))?;
+        let width = limit.getattr("width")?;
+        *open.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit.unbind());
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        Ok(width)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        open.map_or(Ok(()), |open| open.restore(py))
+    }
+}

@@ -1,0 +1,87 @@
+//! The interpreter's end and `fork`, as the workers see them.
+//!
+//! A thread that attaches to an interpreter under finalisation is ended in the middle of its stack (before CPython 3.14),
+//! which Rust frames do not survive. So bodies announce themselves, the exit hook closes the door and waits briefly for
+//! those inside, and a thread that comes later sleeps until the process ends.
+
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+static CLOSING: AtomicBool = AtomicBool::new(false);
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How long the exit hook waits for bodies that run. Chunks not started are dropped at once, so only a body longer than
+/// this meets the finalisation, where it is put to sleep the next time it wants the interpreter.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A body that may hold the interpreter.
+pub(crate) struct Visit;
+
+impl Visit {
+    /// Counts the calling thread in, or puts it to sleep for good when the interpreter is ending.
+    ///
+    /// The count and the flag are both sequentially consistent: either the hook sees this visit, or this sees the flag.
+    pub(crate) fn begin() -> Visit {
+        INSIDE.fetch_add(1, Ordering::SeqCst);
+        if CLOSING.load(Ordering::SeqCst) {
+            INSIDE.fetch_sub(1, Ordering::SeqCst);
+            sleep_for_good();
+        }
+        Visit
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Whether the interpreter is ending: sections run on their caller alone, and no pool is joined any more.
+pub(crate) fn closing() -> bool {
+    CLOSING.load(Ordering::Relaxed)
+}
+
+/// The number of forks between the first process and this one.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Blocks the calling thread until the process ends.
+pub(crate) fn sleep_for_good() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+#[pyfunction]
+fn _at_exit(py: Python<'_>) {
+    CLOSING.store(true, Ordering::SeqCst);
+    py.detach(|| {
+        let deadline = Instant::now() + PATIENCE;
+        while INSIDE.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+#[pyfunction]
+fn _after_fork_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // The threads whose bodies were counted do not exist here.
+    INSIDE.store(0, Ordering::Relaxed);
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(_at_exit, module)?,))?;
+    let os = py.import("os")?;
+    if os.hasattr("register_at_fork")? {
+        let hooks = pyo3::types::PyDict::new(py);
+        hooks.set_item("after_in_child", wrap_pyfunction!(_after_fork_in_child, module)?)?;
+        os.call_method("register_at_fork", (), Some(&hooks))?;
+    }
+    Ok(())
+}

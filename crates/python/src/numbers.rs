@@ -1,0 +1,74 @@
+//! Integers and times from Python, with errors that say what was given and what was expected.
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// An integer of any size, from an `int` or anything with `__index__`; beyond 64 bits it saturates.
+fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
+    if let Ok(number) = given.cast_exact::<PyInt>() {
+        if let Ok(number) = number.extract::<i64>() {
+            return Ok(number);
+        }
+    }
+    let py = given.py();
+    // SAFETY: `given` is a live reference and the thread is attached.
+    let index: PyResult<Bound<'_, PyAny>> =
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(given.as_ptr())) };
+    let Ok(index) = index else {
+        let kind = given.get_type();
+        return Err(PyTypeError::new_err(format!(
+            "{name} must be an integer, got {} of type {}",
+            shown(given),
+            kind.name()?
+        )));
+    };
+    match index.extract::<i64>() {
+        Ok(number) => Ok(number),
+        Err(_) if index.lt(0)? => Ok(i64::MIN),
+        Err(_) => Ok(i64::MAX),
+    }
+}
+
+fn shown(given: &Bound<'_, PyAny>) -> String {
+    let text = given.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string());
+    if text.chars().count() > 60 {
+        return text.chars().take(57).chain("...".chars()).collect();
+    }
+    text
+}
+
+/// A count of at least one; larger than the machine counts saturates.
+pub(crate) fn at_least_one(given: &Bound<'_, PyAny>, name: &str) -> PyResult<NonZeroUsize> {
+    usize::try_from(integer(given, name)?)
+        .ok()
+        .and_then(NonZeroUsize::new)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} must be at least 1, got {}", shown(given))))
+}
+
+/// A count of at least zero, at most `2**63 - 1`.
+pub(crate) fn length(given: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    let number = integer(given, name)?;
+    if number == i64::MAX && given.gt(i64::MAX)? {
+        return Err(PyOverflowError::new_err(format!("{name} must be at most 2**63 - 1, got {}", shown(given))));
+    }
+    usize::try_from(number)
+        .map_err(|_| PyValueError::new_err(format!("{name} must not be negative, got {}", shown(given))))
+}
+
+/// A time in seconds, finite and not negative.
+pub(crate) fn seconds(given: f64, name: &str) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(given)
+        .map_err(|_| PyValueError::new_err(format!("{name} must be a time in seconds, zero or more, got {given}")))
+}
+
+/// `Duration` as Python's seconds; [`Duration::MAX`], "never", is infinity.
+pub(crate) fn as_seconds(time: Duration) -> f64 {
+    if time == Duration::MAX {
+        return f64::INFINITY;
+    }
+    time.as_secs_f64()
+}

@@ -1,0 +1,249 @@
+//! `Pool`: the only thing that starts threads.
+
+use crate::attach;
+use crate::costs::PyDispatchCosts;
+use crate::errors;
+use crate::exec::PyExec;
+use crate::home::Home;
+use crate::numbers::{at_least_one, seconds};
+use crate::stats::PyPoolStats;
+use crate::team::PyTeam;
+use crate::trace::PyTrace;
+use crate::wait::{override_of, spin_of_environment, PyWaitPolicy};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use threadteam::{Pool, PoolBuilder, Qos};
+
+/// Participants beyond this are a mistake on any machine, and thread stacks would fill the address space.
+const MOST_THREADS: usize = 1 << 15;
+
+/// A thread pool: the calling thread plus `width - 1` resident workers.
+#[pyclass(frozen, weakref, module = "threadteam", name = "Pool")]
+pub(crate) struct PyPool {
+    pub(crate) home: Arc<Home>,
+    costs: PyDispatchCosts,
+    policy: PyWaitPolicy,
+    pinned: bool,
+}
+
+impl PyPool {
+    pub(crate) fn exec(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
+        let budget = match budget.filter(|given| !given.is_none()) {
+            Some(given) => at_least_one(given, "budget")?,
+            None => self.home.width,
+        };
+        Ok(PyExec { token: self.home.mint(py, budget)? })
+    }
+}
+
+#[pymethods]
+impl PyPool {
+    #[new]
+    #[pyo3(signature = (
+        threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = false, wait = None,
+        acquire_timeout = 0.002, qos = None, dispatch_costs = None, domains = None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        threads: Option<&Bound<'_, PyAny>>,
+        name: &str,
+        stack_size: Option<&Bound<'_, PyAny>>,
+        on_start: Option<Bound<'_, PyAny>>,
+        pin_participants: bool,
+        wait: Option<&Bound<'_, PyAny>>,
+        acquire_timeout: f64,
+        qos: Option<&str>,
+        dispatch_costs: Option<&PyDispatchCosts>,
+        domains: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyPool> {
+        if domains.is_some_and(|given| !given.is_none()) {
+            return Err(PyNotImplementedError::new_err(
+                "domains= is not available in this version: make one Pool for each cache domain of cpu_budget().domains",
+            ));
+        }
+        let width = width_of(py, threads)?;
+        let (title, worker_title) = (name.to_owned(), name.to_owned());
+        let mut builder = Pool::builder()
+            .threads(width.get())
+            .lazy(true)
+            .thread_name(move |index| format!("{worker_title}-{index}"))
+            .acquire_timeout(seconds(acquire_timeout, "acquire_timeout")?)
+            .pin_participants(pin_participants);
+        if let Some(spin) = spin_of(wait)? {
+            builder = builder.idle_spin(spin);
+        }
+        if let Some(bytes) = stack_size.filter(|given| !given.is_none()) {
+            builder = builder.stack_size(at_least_one(bytes, "stack_size")?.get());
+        }
+        if let Some(costs) = dispatch_costs {
+            builder = builder.dispatch_costs(costs.0);
+        }
+        if let Some(qos) = qos {
+            builder = builder.qos(qos_of(qos)?);
+        }
+        if let Some(on_start) = on_start.filter(|given| !given.is_none()) {
+            builder = with_start_hook(builder, on_start)?;
+        }
+        let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
+        let costs = PyDispatchCosts(pool.dispatch_costs());
+        let policy = PyWaitPolicy::from(pool.wait_policy());
+        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants })
+    }
+
+    #[getter]
+    fn width(&self) -> usize {
+        self.home.width.get()
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.home.name
+    }
+
+    #[getter]
+    fn wait_policy(&self) -> PyWaitPolicy {
+        self.policy
+    }
+
+    #[getter]
+    fn dispatch_costs(&self) -> PyDispatchCosts {
+        self.costs
+    }
+
+    #[getter]
+    fn pin_participants(&self) -> bool {
+        self.pinned
+    }
+
+    #[getter]
+    fn resident_members(&self) -> usize {
+        self.home.ask(Pool::resident_members).unwrap_or(0)
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        !self.home.is_open()
+    }
+
+    #[pyo3(name = "exec", signature = (budget = None))]
+    fn exec_(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
+        self.exec(py, budget)
+    }
+
+    #[pyo3(signature = (width = None, *, wait = None))]
+    fn into_team<'py>(
+        slf: Bound<'py, Self>,
+        width: Option<&Bound<'py, PyAny>>,
+        wait: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<PyTeam> {
+        let home = Arc::clone(&slf.get().home);
+        let width = match width.filter(|given| !given.is_none()) {
+            Some(given) => at_least_one(given, "width")?.min(home.width),
+            None => home.width,
+        };
+        let moves = home.into_team(slf.py(), width, override_of(wait)?)?;
+        Ok(PyTeam::new(slf.unbind(), home, moves, width))
+    }
+
+    fn release_idle(&self) {
+        self.home.ask(Pool::release_idle);
+    }
+
+    fn stats(&self, py: Python<'_>) -> PyResult<PyPoolStats> {
+        self.home.stats().map(PyPoolStats::from).ok_or_else(|| self.home.gone(py, "Pool.stats()"))
+    }
+
+    /// Records into `trace` from now on; None ends that.
+    #[pyo3(signature = (trace))]
+    fn _set_trace(&self, trace: Option<&PyTrace>) {
+        self.home.set_trace(trace.map(|trace| Arc::clone(trace.core())));
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.home.close(py, "Pool.close()")
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if !slf.get().home.is_open() {
+            return Err(slf.get().home.gone(slf.py(), "with Pool"));
+        }
+        Ok(slf)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.home.is_open() { "" } else { "closed or spent " };
+        format!("<{state}{}>", self.home.title())
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Pool cannot be copied or pickled: it owns threads; make one in each process"))
+    }
+}
+
+/// The width that `threads` asks for; the CPU budget by default.
+fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZeroUsize> {
+    let width = match threads.filter(|given| !given.is_none()) {
+        Some(given) => at_least_one(given, "threads")?,
+        None => {
+            let budget = py.import("threadteam.cpus")?.call_method0("cpu_budget")?;
+            at_least_one(&budget.getattr("count")?, "cpu_budget().count")?
+        }
+    };
+    if width.get() > MOST_THREADS {
+        return Err(PyValueError::new_err(format!("threads must be at most {MOST_THREADS}, got {width}")));
+    }
+    Ok(width)
+}
+
+/// How long idle members of a new pool spin; none for the runtime's own default.
+fn spin_of(wait: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    if wait.is_none_or(|given| given.is_none()) {
+        return spin_of_environment();
+    }
+    let default = threadteam::WaitPolicy::DEFAULT;
+    Ok(Some(default.with(override_of(wait)?).idle_spin()))
+}
+
+fn qos_of(name: &str) -> PyResult<Qos> {
+    match name {
+        "default" => Ok(Qos::Default),
+        "utility" => Ok(Qos::Utility),
+        "user_initiated" => Ok(Qos::UserInitiated),
+        "user_interactive" => Ok(Qos::UserInteractive),
+        _ => Err(PyValueError::new_err(format!(
+            "qos must be 'default', 'utility', 'user_initiated' or 'user_interactive', got {name:?}"
+        ))),
+    }
+}
+
+/// `on_start(index)` on each worker as it starts. Nobody waits for it, so its exception is reported, not raised.
+fn with_start_hook(builder: PoolBuilder, hook: Bound<'_, PyAny>) -> PyResult<PoolBuilder> {
+    if !hook.is_callable() {
+        let kind = hook.get_type();
+        return Err(PyTypeError::new_err(format!("on_start must be callable, got {}", kind.name()?)));
+    }
+    let hook = hook.unbind();
+    Ok(builder.on_start(move |index| {
+        attach::attached(|py| {
+            let hook = hook.bind(py);
+            let called = (index,).into_pyobject(py).and_then(|arguments| attach::call(hook, &arguments));
+            if let Err(error) = called {
+                error.write_unraisable(py, Some(hook));
+            }
+        });
+    }))
+}

@@ -1,0 +1,399 @@
+//! `TeamExec`: authority over reserved members, and `Participant`, one of them inside a section.
+
+use crate::body::{call, Body, Signature};
+use crate::costs;
+use crate::errors::{raise, refused};
+use crate::exec::{no_copy, sizes};
+use crate::flow::Flow;
+use crate::home::Home;
+use crate::numbers::{at_least_one, length};
+use crate::section::lead;
+use crate::token::{End, Entry, Held, Token};
+use crate::wait::{override_of, PyWaitPolicy};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::mem;
+use std::num::NonZeroUsize;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+use threadteam::{Exec, Participant, Reserved, TeamExec, WaitOverride};
+
+/// A team's token; the one of a `with exec.team()` block owns its reservation. Fields drop in this order.
+pub(crate) struct HeldTeam {
+    pub(crate) team: TeamExec<'static>,
+    _reserved: Option<Box<Reserved<'static>>>,
+}
+
+impl Held for HeldTeam {
+    fn slots(&self) -> NonZeroUsize {
+        self.team.size()
+    }
+
+    fn has_members(&self) -> bool {
+        true
+    }
+
+    fn at_exit() -> Option<Self> {
+        None
+    }
+}
+
+/// The token that a body of `flow` is handed.
+///
+/// # Safety
+///
+/// What `team` borrows, and `flow`, must live until the caller has ended the token.
+pub(crate) unsafe fn new_team_token(team: TeamExec<'_>, home: Option<&Arc<Home>>, flow: &Flow) -> Arc<Token<HeldTeam>> {
+    let name = format!("TeamExec(size={})", team.size());
+    // SAFETY: the caller's promise.
+    unsafe {
+        let team = mem::transmute::<TeamExec<'_>, TeamExec<'static>>(team);
+        Token::of_body(HeldTeam { team, _reserved: None }, home.cloned(), name, flow)
+    }
+}
+
+/// Exclusive authority over the calling thread and the reserved members of a team.
+#[pyclass(frozen, weakref, module = "threadteam", name = "TeamExec")]
+pub(crate) struct PyTeamExec {
+    pub(crate) token: Arc<Token<HeldTeam>>,
+}
+
+impl PyTeamExec {
+    fn loan(&self, py: Python<'_>, operation: &'static str, wait: WaitOverride) -> PyResult<PyTeamExec> {
+        let name = format!("the loan by {operation} from {}", self.token.name);
+        let token = self.token.lend(py, operation, name, |held: &'static mut HeldTeam| {
+            Ok(HeldTeam { team: held.team.reborrow().with_wait(wait), _reserved: None })
+        })?;
+        Ok(PyTeamExec { token })
+    }
+
+    fn section<R: Send>(
+        &self,
+        py: Python<'_>,
+        entry: &mut Entry<'_, HeldTeam>,
+        body: &Body,
+        f: impl FnOnce(TeamExec<'_>, &Flow) -> R + Send,
+    ) -> PyResult<R> {
+        let keep = self.token.budget == NonZeroUsize::MIN && body.is_python();
+        lead(py, entry, keep, |held, flow| f(held.team.reborrow(), flow))
+    }
+
+    fn child_body<'a>(
+        &'a self,
+        flow: &'a Flow,
+        function: &'a Py<PyAny>,
+    ) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
+        let home = self.token.home.as_ref();
+        move |index, team| {
+            flow.body(|py| {
+                // SAFETY: ended below, before `team` and `flow` end.
+                let token = unsafe { new_team_token(team, home, flow) };
+                let child = PyTeamExec { token: Arc::clone(&token) };
+                let outcome = (index, child).into_pyobject(py).and_then(|arguments| call(py, function, arguments));
+                outcome.and(token.end_with_body(py))
+            });
+        }
+    }
+}
+
+/// The callable of a body that was checked to be one.
+fn callable(body: &Body) -> PyResult<&Py<PyAny>> {
+    match body {
+        Body::Python(function) => Ok(function),
+        Body::Native { .. } => Err(PyRuntimeError::new_err("a Python callable was expected")),
+    }
+}
+
+#[pymethods]
+impl PyTeamExec {
+    #[getter]
+    fn size(&self) -> usize {
+        self.token.budget.get()
+    }
+
+    #[getter]
+    fn policy(&self, py: Python<'_>) -> PyResult<PyWaitPolicy> {
+        Ok(PyWaitPolicy::from(self.token.enter(py, "TeamExec.policy")?.inner().team.policy()))
+    }
+
+    fn with_wait(&self, py: Python<'_>, wait: &Bound<'_, PyAny>) -> PyResult<PyTeamExec> {
+        self.loan(py, "TeamExec.with_wait()", override_of(Some(wait))?)
+    }
+
+    fn reborrow(&self, py: Python<'_>) -> PyResult<PyTeamExec> {
+        self.loan(py, "TeamExec.reborrow()", WaitOverride::new())
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.token.end(py, End::Closed, false)
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        drop(slf.get().token.enter(slf.py(), "with")?);
+        Ok(slf)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn run(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
+        let body = Body::of(body, Signature::Index, "TeamExec.run()")?;
+        let mut entry = self.token.enter(py, "TeamExec.run()")?;
+        self.section(py, &mut entry, &body, |team, flow| {
+            team.run(|index, size| {
+                body.run_index(flow, index, |py| (index, size).into_pyobject(py));
+            });
+        })
+    }
+
+    fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
+        let body = Body::python(body, "TeamExec.run_with()")?;
+        let function = callable(&body)?;
+        let mut entry = self.token.enter(py, "TeamExec.run_with()")?;
+        self.section(py, &mut entry, &body, |team, flow| {
+            team.run_with(|participant| {
+                let succeeded = flow.body(|py| {
+                    let handle = Bound::new(py, PyParticipant::new(participant, flow))?;
+                    let outcome = call(py, function, (&handle,).into_pyobject(py)?);
+                    handle.get().expire();
+                    outcome
+                });
+                if !succeeded {
+                    participant.cancel();
+                }
+            });
+        })
+    }
+
+    fn split(&self, py: Python<'_>, sizes_: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
+        let given = sizes(sizes_, "sizes").map_err(|error| {
+            let wrong = error.is_instance_of::<pyo3::exceptions::PyValueError>(py);
+            if wrong {
+                raise(py, "SplitError", error.value(py).to_string())
+            } else {
+                error
+            }
+        })?;
+        let body = Body::python(body, "TeamExec.split()")?;
+        let function = callable(&body)?;
+        let mut entry = self.token.enter(py, "TeamExec.split()")?;
+        self.section(py, &mut entry, &body, |team, flow| team.split(&given, self.child_body(flow, function)))?.map_err(
+            |_| {
+                let message = format!(
+                    "the sizes of child teams must not be empty and sum to at most the size of the team, {}; got {given:?}",
+                    self.token.budget
+                );
+                raise(py, "SplitError", message)
+            },
+        )
+    }
+
+    fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
+        let children = length(children, "children")?;
+        let body = Body::python(body, "TeamExec.fork()")?;
+        let function = callable(&body)?;
+        let mut entry = self.token.enter(py, "TeamExec.fork()")?;
+        self.section(py, &mut entry, &body, |team, flow| team.fork(children, self.child_body(flow, function)))
+    }
+
+    fn dispatch_cost(&self, py: Python<'_>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let width = at_least_one(width, "width")?;
+        Ok(costs::seconds(self.token.enter(py, "TeamExec.dispatch_cost()")?.inner().team.dispatch_cost(width)))
+    }
+
+    #[pyo3(signature = (estimate, sections = 1, width = None))]
+    fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let estimate = costs::estimate(estimate)?;
+        let width = width.map_or(Ok(self.token.budget), |width| at_least_one(width, "width"))?;
+        Ok(self.token.enter(py, "TeamExec.pays()")?.inner().team.pays(estimate, sections, width))
+    }
+
+    #[pyo3(signature = (estimate, sections = 1))]
+    fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
+        let estimate = costs::estimate(estimate)?;
+        Ok(self.token.enter(py, "TeamExec.width_for()")?.inner().team.width_for(estimate, sections).get())
+    }
+
+    fn __repr__(&self) -> String {
+        let dead = if self.token.is_dead() { "dead " } else { "" };
+        format!("<{dead}{}>", self.token.name)
+    }
+
+    fn __copy__(&self) -> PyResult<()> {
+        Err(no_copy(&self.token.name))
+    }
+
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyDict>) -> PyResult<()> {
+        Err(no_copy(&self.token.name))
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(no_copy(&self.token.name))
+    }
+}
+
+/// What `with exec.team() as team:` opens: reserves on entering, gives back on leaving.
+#[pyclass(frozen, module = "threadteam", name = "TeamScope")]
+pub(crate) struct TeamScope {
+    token: Arc<Token<Exec<'static>>>,
+    over: WaitOverride,
+    open: Mutex<Option<Arc<Token<HeldTeam>>>>,
+}
+
+impl TeamScope {
+    pub(crate) fn open<'py>(
+        py: Python<'py>,
+        token: &Arc<Token<Exec<'static>>>,
+        over: WaitOverride,
+    ) -> PyResult<Bound<'py, TeamScope>> {
+        Bound::new(py, TeamScope { token: Arc::clone(token), over, open: Mutex::new(None) })
+    }
+}
+
+#[pymethods]
+impl TeamScope {
+    fn __enter__(&self, py: Python<'_>) -> PyResult<PyTeamExec> {
+        let name = format!("the TeamExec of {}", self.token.name);
+        let home = self.token.home.clone();
+        let over = self.over;
+        let token = self.token.lend(py, "with Exec.team()", name, |exec: &'static mut Exec<'static>| {
+            // May wait for busy members, and starts the workers at first use.
+            let reserved = py.detach(|| home.map_or(Ok(()), |home| home.start()).map(|()| exec.reserve(over)));
+            let reserved = reserved.map_err(|error| crate::errors::from_core(py, &error))?;
+            let mut reserved = Box::new(reserved.map_err(|reason| refused(py, "Refused", "Exec.team()", reason))?);
+            // SAFETY: the reservation stays in its box, which is dropped after the team that borrows it.
+            let team = unsafe { mem::transmute::<TeamExec<'_>, TeamExec<'static>>(reserved.team()) };
+            Ok(HeldTeam { team, _reserved: Some(reserved) })
+        })?;
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&token));
+        Ok(PyTeamExec { token })
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        open.map_or(Ok(()), |token| token.end(py, End::Closed, false))
+    }
+}
+
+/// One participant of `TeamExec.run_with`, for the time of its body.
+#[pyclass(frozen, module = "threadteam", name = "Participant")]
+pub(crate) struct PyParticipant {
+    index: usize,
+    size: usize,
+    /// Null once the body has returned. Used by `thread` alone, which is inside the body then.
+    participant: AtomicPtr<()>,
+    flow: AtomicPtr<Flow>,
+    thread: ThreadId,
+}
+
+impl PyParticipant {
+    fn new(participant: &Participant<'_>, flow: &Flow) -> PyParticipant {
+        PyParticipant {
+            index: participant.index(),
+            size: participant.size(),
+            participant: AtomicPtr::new(ptr::from_ref(participant).cast::<()>().cast_mut()),
+            flow: AtomicPtr::new(ptr::from_ref(flow).cast_mut()),
+            thread: std::thread::current().id(),
+        }
+    }
+
+    fn expire(&self) {
+        self.participant.store(ptr::null_mut(), Ordering::Relaxed);
+        self.flow.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    fn here(&self, py: Python<'_>, operation: &str) -> PyResult<(&Participant<'_>, &Flow)> {
+        if std::thread::current().id() != self.thread {
+            let message = format!(
+                "{operation} was called on participant {} by another thread; only the thread that runs its body may",
+                self.index
+            );
+            return Err(raise(py, "TokenError", message));
+        }
+        let participant = self.participant.load(Ordering::Relaxed).cast::<Participant<'_>>().cast_const();
+        let flow = self.flow.load(Ordering::Relaxed).cast_const();
+        // SAFETY: both live until the body returns, which happens on this thread after `expire`.
+        match unsafe { (participant.as_ref(), flow.as_ref()) } {
+            (Some(participant), Some(flow)) => Ok((participant, flow)),
+            _ => {
+                let message =
+                    format!("{operation}: participant {} ended with its body; use it inside the body only", self.index);
+                Err(raise(py, "TokenExpired", message))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl PyParticipant {
+    #[getter]
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    #[getter]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        let (participant, flow) = self.here(py, "Participant.barrier()")?;
+        let waiting = Waiting { participant, flow };
+        if py.detach(|| waiting.wait()) {
+            return Ok(());
+        }
+        Err(raise(py, "Cancelled", "a peer of this participant failed, so the barrier will never be complete"))
+    }
+
+    #[getter]
+    fn is_cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+        let (participant, flow) = self.here(py, "Participant.is_cancelled")?;
+        Ok(participant.is_cancelled() || flow.stopped())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Participant {} of {}>", self.index, self.size)
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyTuple>> {
+        Err(no_copy("a participant"))
+    }
+}
+
+/// A participant on its way through a barrier, off the interpreter but on its own thread.
+struct Waiting<'a> {
+    participant: &'a Participant<'a>,
+    flow: &'a Flow,
+}
+
+// SAFETY: `Python::detach` runs its closure on the calling thread; the bound asks for `Send` only to keep the interpreter
+// out of it.
+unsafe impl Send for Waiting<'_> {}
+
+impl Waiting<'_> {
+    fn wait(self) -> bool {
+        let look = || {
+            if self.flow.is_led_here() {
+                self.flow.look_for_signals();
+            }
+            self.flow.stopped()
+        };
+        self.participant.barrier_unless(&look).is_ok()
+    }
+}

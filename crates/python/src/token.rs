@@ -1,0 +1,432 @@
+//! The state machine of a token: live, inside an entry, lent, or dead.
+//!
+//! Rust's borrow rules say at compile time what this says at run time. A Python token holds the runtime's token with its
+//! lifetime erased; every use goes through [`Token::enter`], [`Token::lend`] or [`Token::end`], which hold these rules:
+//!
+//! * `inner` is touched by whoever moved the state out of `LIVE`, until it moves on.
+//! * What a root token borrows (pool or team) outlives it: the token holds the pool, and the pool ends its tokens before
+//!   it closes or moves.
+//! * What a loan borrows is its parent, which it holds and which stays `LENT` until the loan is dead.
+//! * What a body's token borrows lives until the body returns, and the body ends it before that.
+
+use crate::errors::raise;
+use crate::flow::Flow;
+use crate::home::Home;
+use crate::life;
+use pyo3::prelude::*;
+use std::cell::UnsafeCell;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use threadteam::Exec;
+
+const LIVE: u32 = 0;
+const BUSY: u32 = 1;
+/// Busy, and somebody waits for the end of the entry.
+const AWAITED: u32 = 2;
+const LENT: u32 = 3;
+const DEAD: u32 = 4;
+
+/// Why a token is dead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum End {
+    /// `close()`, the end of a `with` block, or collection.
+    Closed,
+    /// The body that it was handed to has returned.
+    Returned,
+    /// Its pool closed or moved into a team, or its team was closed.
+    PoolGone,
+    /// The process was forked inside its entry.
+    Forked,
+}
+
+/// Something that a token was lent to and that gives it back when it is closed.
+pub(crate) trait Loan: Send + Sync {
+    /// Ends the loan, the loans taken from it first. An entry that runs on it is waited for when `wait` says so, and is
+    /// an error otherwise.
+    fn end_loan(&self, py: Python<'_>, wait: bool) -> PyResult<()>;
+}
+
+/// What gets its token back.
+pub(crate) trait Lender: Send + Sync {
+    /// The loan has ended.
+    fn take_back(&self);
+}
+
+/// What a token holds: a runtime token whose lifetime is erased.
+pub(crate) trait Held: Send + Sized + 'static {
+    /// Participants that it stands for.
+    fn slots(&self) -> NonZeroUsize;
+    /// Whether its sections go to reserved members.
+    fn has_members(&self) -> bool;
+    /// What stands in for it while the interpreter ends and no worker may be asked.
+    fn at_exit() -> Option<Self>;
+}
+
+impl Held for Exec<'static> {
+    fn slots(&self) -> NonZeroUsize {
+        self.budget()
+    }
+
+    fn has_members(&self) -> bool {
+        self.carries_team()
+    }
+
+    fn at_exit() -> Option<Self> {
+        Some(Exec::serial())
+    }
+}
+
+/// A token, or a team's token, of erased lifetime.
+pub(crate) struct Token<T: Held> {
+    state: AtomicU32,
+    /// The process generation of the last entry.
+    entered: AtomicU32,
+    end: AtomicU8,
+    inner: UnsafeCell<Option<T>>,
+    /// What the token is lent to, while `LENT`.
+    loan: Mutex<Option<(Weak<dyn Loan>, &'static str)>>,
+    lender: Mutex<Option<Arc<dyn Lender>>>,
+    /// The section whose body was handed this token; null for roots and once dead.
+    flow: AtomicPtr<Flow>,
+    /// The pool that it is a share of; none for the calling thread alone.
+    pub(crate) home: Option<Arc<Home>>,
+    /// What error messages call it.
+    pub(crate) name: String,
+    pub(crate) budget: NonZeroUsize,
+    pub(crate) carries_team: bool,
+}
+
+// SAFETY: `inner` is touched only by the thread that moved the state out of `LIVE`, with acquire and release orderings
+// (see the module), and `T` is `Send`. Everything else is `Sync` by itself.
+unsafe impl<T: Held> Sync for Token<T> {}
+
+/// Wakes threads that wait for the end of an entry: one for all tokens, for it is rare.
+static ENTRY_ENDED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+impl<T: Held> Token<T> {
+    /// A root token.
+    ///
+    /// # Safety
+    ///
+    /// What `inner` borrows must live until the token is dead; `home` must see to it. `lease` is told of its end.
+    pub(crate) unsafe fn root(
+        inner: T,
+        home: Option<Arc<Home>>,
+        name: String,
+        lease: Option<Arc<dyn Lender>>,
+    ) -> Arc<Self> {
+        Arc::new(Token::new(inner, home, name, std::ptr::null_mut(), lease))
+    }
+
+    /// The token that a body of `flow` is handed.
+    ///
+    /// # Safety
+    ///
+    /// What `inner` borrows, and `flow`, must live until the caller has ended the token.
+    pub(crate) unsafe fn of_body(inner: T, home: Option<Arc<Home>>, name: String, flow: &Flow) -> Arc<Self> {
+        Arc::new(Token::new(inner, home, name, std::ptr::from_ref(flow).cast_mut(), None))
+    }
+
+    fn new(inner: T, home: Option<Arc<Home>>, name: String, flow: *mut Flow, lender: Option<Arc<dyn Lender>>) -> Self {
+        Token {
+            state: AtomicU32::new(LIVE),
+            entered: AtomicU32::new(life::generation()),
+            end: AtomicU8::new(End::Closed as u8),
+            loan: Mutex::new(None),
+            lender: Mutex::new(lender),
+            flow: AtomicPtr::new(flow),
+            home,
+            name,
+            budget: inner.slots(),
+            carries_team: inner.has_members(),
+            inner: UnsafeCell::new(Some(inner)),
+        }
+    }
+
+    /// The section that handed out the token, for the sections that it enters.
+    pub(crate) fn flow(&self) -> *const Flow {
+        self.flow.load(Ordering::Relaxed)
+    }
+
+    /// Begins an entry: the token is this thread's until the guard is dropped.
+    pub(crate) fn enter(&self, py: Python<'_>, operation: &str) -> PyResult<Entry<'_, T>> {
+        match self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                self.entered.store(life::generation(), Ordering::Relaxed);
+                Ok(Entry { token: self })
+            }
+            Err(state) => Err(self.refuse(py, state, operation)),
+        }
+    }
+
+    /// Whether a use would find the token dead.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == DEAD
+    }
+
+    #[cold]
+    fn refuse(&self, py: Python<'_>, state: u32, operation: &str) -> PyErr {
+        let name = &self.name;
+        if matches!(state, BUSY | AWAITED) && self.entered.load(Ordering::Relaxed) != life::generation() {
+            let message = format!(
+                "{operation}: the process was forked while {name} was inside an entry, so the child cannot use it; take a \
+                 new token from the pool"
+            );
+            return raise(py, "TokenExpired", message);
+        }
+        match state {
+            DEAD if self.end.load(Ordering::Relaxed) == End::PoolGone as u8 => match &self.home {
+                Some(home) => home.gone(py, operation),
+                None => raise(py, "PoolClosed", format!("{operation}: the pool of {name} is closed")),
+            },
+            DEAD if self.end.load(Ordering::Relaxed) == End::Returned as u8 => {
+                let message = format!(
+                    "{operation}: {name} died when the body it was handed to returned; use a token inside its body only"
+                );
+                raise(py, "TokenExpired", message)
+            }
+            DEAD if self.end.load(Ordering::Relaxed) == End::Forked as u8 => {
+                let message =
+                    format!("{operation}: {name} was led by a thread of the parent process; take a new token");
+                raise(py, "TokenExpired", message)
+            }
+            DEAD => {
+                raise(py, "TokenExpired", format!("{operation}: {name} was closed; take a new token from the pool"))
+            }
+            LENT => {
+                let loan = self.loan.lock().unwrap_or_else(PoisonError::into_inner);
+                let how = loan.as_ref().map_or("a loan", |(_, how)| how);
+                let message = format!(
+                    "{operation}: {name} is lent by {how}; use the loan, or close it first (a with block does)"
+                );
+                raise(py, "TokenLent", message)
+            }
+            _ => {
+                let message = format!(
+                    "{operation}: an entry is running on {name}; wait for its end, use the token that the body was given, \
+                     or take another token from the pool"
+                );
+                raise(py, "TokenBusy", message)
+            }
+        }
+    }
+
+    /// Lends the token: `make` derives the loan from it, and it stays `LENT` until the loan ends.
+    ///
+    /// `make` gets the token's place with an erased lifetime; what it makes must not outlive the loan.
+    pub(crate) fn lend<U: Held>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        operation: &'static str,
+        name: String,
+        make: impl FnOnce(&'static mut T) -> PyResult<U>,
+    ) -> PyResult<Arc<Token<U>>> {
+        let entry = self.enter(py, operation)?;
+        // SAFETY: the entry has the token to itself, and until the loan is dead nobody else touches `inner`: the state
+        // stays `LENT`, and the loan holds the token alive.
+        let inner = unsafe { (*self.inner.get()).as_mut() };
+        let made =
+            make(inner.ok_or_else(|| raise(py, "TokenExpired", format!("{operation}: {} is dead", self.name)))?)?;
+        let lender: Arc<dyn Lender> = Arc::clone(self) as Arc<dyn Lender>;
+        let loan = Arc::new(Token::new(made, self.home.clone(), name, self.flow.load(Ordering::Relaxed), Some(lender)));
+        let weak: Weak<Token<U>> = Arc::downgrade(&loan);
+        self.become_lent(entry, weak, operation);
+        Ok(loan)
+    }
+
+    /// Lends the token to a scope that keeps nothing of it but the duty to give it back.
+    pub(crate) fn lend_to_scope<L: Loan + 'static>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        operation: &'static str,
+        make: impl FnOnce(GiveBack) -> L,
+    ) -> PyResult<Arc<L>> {
+        let entry = self.enter(py, operation)?;
+        let scope = Arc::new(make(GiveBack(Mutex::new(Some(Arc::clone(self) as Arc<dyn Lender>)))));
+        let weak: Weak<L> = Arc::downgrade(&scope);
+        self.become_lent(entry, weak, operation);
+        Ok(scope)
+    }
+
+    fn become_lent(&self, entry: Entry<'_, T>, loan: Weak<dyn Loan>, operation: &'static str) {
+        *self.loan.lock().unwrap_or_else(PoisonError::into_inner) = Some((loan, operation));
+        // The entry ends by becoming a loan.
+        std::mem::forget(entry);
+        if self.state.swap(LENT, Ordering::Release) == AWAITED {
+            announce();
+        }
+    }
+
+    /// Ends the token, its loans first. Without `wait`, an entry that runs on it is an error.
+    pub(crate) fn end(&self, py: Python<'_>, end: End, wait: bool) -> PyResult<()> {
+        loop {
+            match self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(DEAD) => return Ok(()),
+                Err(LENT) => {
+                    let loan = self.loan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    match loan.and_then(|(loan, _)| loan.upgrade()) {
+                        Some(loan) => loan.end_loan(py, wait)?,
+                        // Its last reference is being dropped on another thread, which gives the token back.
+                        None => py.detach(std::thread::yield_now),
+                    }
+                }
+                Err(state) if self.entered.load(Ordering::Relaxed) != life::generation() => {
+                    // The thread inside the entry stayed in the parent process, or is this one: take it over.
+                    if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                        return Ok(self.finish(End::Forked));
+                    }
+                }
+                Err(state) if !wait => return Err(self.refuse(py, state, "close()")),
+                Err(_) => self.wait_for_entry(py)?,
+            }
+        }
+        self.finish(end);
+        Ok(())
+    }
+
+    /// Ends the token for a caller that has made it `BUSY`.
+    fn finish(&self, end: End) {
+        // SAFETY: the caller's exchange made `inner` this thread's.
+        let inner = unsafe { (*self.inner.get()).take() };
+        self.end.store(end as u8, Ordering::Relaxed);
+        self.flow.store(std::ptr::null_mut(), Ordering::Relaxed);
+        drop(inner);
+        if self.state.swap(DEAD, Ordering::Release) == AWAITED {
+            announce();
+        }
+        let lender = self.lender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lender) = lender {
+            lender.take_back();
+        }
+    }
+
+    /// Ends the token of a body, which cannot return before: an exception on the way, a signal handler's, is kept for it.
+    pub(crate) fn end_with_body(&self, py: Python<'_>) -> PyResult<()> {
+        let mut outcome = Ok(());
+        while !self.is_dead() {
+            outcome = outcome.and(self.end(py, End::Returned, true));
+        }
+        outcome
+    }
+
+    /// Waits until no entry runs, looking for signals now and then.
+    fn wait_for_entry(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let guard = ENTRY_ENDED.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waits = match self.state.compare_exchange(BUSY, AWAITED, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => true,
+                Err(state) => state == AWAITED,
+            };
+            if waits {
+                let _ = ENTRY_ENDED.1.wait_timeout(guard, Duration::from_millis(50));
+            }
+        });
+        py.check_signals()
+    }
+
+    /// Keeps the token still while its pool moves: entered, without the rules of an entry. False when it is in use.
+    pub(crate) fn freeze(&self) -> bool {
+        self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.is_dead()
+    }
+
+    /// Ends a freeze; `inner` replaces what the token borrowed.
+    ///
+    /// # Safety
+    ///
+    /// The caller froze the token; `inner` as in [`root`](Self::root).
+    pub(crate) unsafe fn thaw(&self, inner: Option<T>) {
+        if self.is_dead() {
+            return;
+        }
+        if let Some(inner) = inner {
+            // SAFETY: frozen by the caller, so nobody else touches it.
+            unsafe { *self.inner.get() = Some(inner) };
+        }
+        if self.state.swap(LIVE, Ordering::Release) == AWAITED {
+            announce();
+        }
+    }
+}
+
+fn announce() {
+    drop(ENTRY_ENDED.0.lock().unwrap_or_else(PoisonError::into_inner));
+    ENTRY_ENDED.1.notify_all();
+}
+
+impl<T: Held> Lender for Token<T> {
+    fn take_back(&self) {
+        *self.loan.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.state.store(LIVE, Ordering::Release);
+    }
+}
+
+impl<T: Held> Loan for Token<T> {
+    fn end_loan(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        self.end(py, End::Closed, wait)
+    }
+}
+
+/// The duty to give a lent token back, once.
+pub(crate) struct GiveBack(Mutex<Option<Arc<dyn Lender>>>);
+
+impl GiveBack {
+    /// Gives it back; false when that was done before.
+    pub(crate) fn now(&self) -> bool {
+        let lender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lender.is_some_and(|lender| {
+            lender.take_back();
+            true
+        })
+    }
+}
+
+impl<T: Held> Drop for Token<T> {
+    fn drop(&mut self) {
+        // The last reference is gone, so no entry runs and no loan is open. `inner` first: it borrows from the lender.
+        *self.inner.get_mut() = None;
+        let lender = self.lender.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lender) = lender {
+            lender.take_back();
+        }
+    }
+}
+
+/// An entry that runs on a token.
+pub(crate) struct Entry<'a, T: Held> {
+    token: &'a Token<T>,
+}
+
+// SAFETY: the entry is the only access to `inner`, and `T` is `Send`.
+unsafe impl<T: Held> Sync for Entry<'_, T> {}
+
+impl<'a, T: Held> Entry<'a, T> {
+    /// The runtime's token.
+    pub(crate) fn inner(&mut self) -> &mut T {
+        // SAFETY: the state is `BUSY` because of this entry, so nobody else touches `inner`; it is `Some` until `DEAD`.
+        unsafe { (*self.token.inner.get()).as_mut().unwrap_unchecked() }
+    }
+
+    /// The pool that the token is a share of.
+    pub(crate) fn home(&self) -> Option<&'a Arc<Home>> {
+        self.token.home.as_ref()
+    }
+
+    /// The flow of a section that this entry leads on the calling thread.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow::new(self.token.home.as_ref().map_or(0, |home| home.id), self.token.flow())
+    }
+}
+
+impl<T: Held> Drop for Entry<'_, T> {
+    fn drop(&mut self) {
+        // In the child of a fork inside the entry the state stays busy, of an older generation: see `refuse`.
+        let same_process = self.token.entered.load(Ordering::Relaxed) == life::generation();
+        if same_process && self.token.state.swap(LIVE, Ordering::Release) == AWAITED {
+            announce();
+        }
+    }
+}
