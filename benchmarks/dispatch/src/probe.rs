@@ -15,11 +15,11 @@ struct Line(AtomicU64);
 const BATCHES: usize = 15;
 const TRIPS: u64 = 200;
 
-/// The median time of a round trip between the first two CPUs, in ns: one word that both sides write in turn.
+/// The median time of a round trip between the first two CPUs, in ns: each side stores to a line of its own and polls
+/// the other's.
 pub fn round_trip(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
-    let line = Line(AtomicU64::new(0));
-    let last = 2 * TRIPS * BATCHES as u64;
-    let wait_for = |value| {
+    let (there, back) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
+    let wait_for = |line: &Line, value| {
         while line.0.load(Ordering::Acquire) != value {
             std::hint::spin_loop();
         }
@@ -28,9 +28,9 @@ pub fn round_trip(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
         scope.spawn(|| {
             // A probe on the wrong CPU would still end, only slower; nothing is lost by carrying on.
             let _ = system::restrict(0, &cpus[1..2]);
-            for value in (1..last).step_by(2) {
-                wait_for(value);
-                line.0.store(value + 1, Ordering::Release);
+            for value in 1..=TRIPS * BATCHES as u64 {
+                wait_for(&there, value);
+                back.0.store(value, Ordering::Release);
             }
         });
         let pinned = system::restrict(0, &cpus[..1]);
@@ -39,9 +39,9 @@ pub fn round_trip(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
             .map(|_| {
                 let start = ticks();
                 for _ in 0..TRIPS {
-                    line.0.store(value + 1, Ordering::Release);
-                    value += 2;
-                    wait_for(value);
+                    value += 1;
+                    there.0.store(value, Ordering::Release);
+                    wait_for(&back, value);
                 }
                 clock.elapsed_ns(start, ticks()) / TRIPS as f64
             })

@@ -9,6 +9,8 @@ pub enum Body {
     Empty,
     /// Waits until every other part of the section has started.
     Rendezvous,
+    /// Reads words that the leader wrote just before the section, as a closure made for it would.
+    Environment,
     /// Works for so many ns.
     Work(f64),
 }
@@ -116,6 +118,11 @@ pub fn all() -> Vec<Case> {
     let crowd = |case: Case| Case { crowd: 2, ..case };
     vec![
         Case::quiet("empty", "one empty part per participant", Body::Empty),
+        Case::quiet(
+            "environment",
+            "one part per participant that reads what the leader wrote just before",
+            Body::Environment,
+        ),
         Case::quiet("rendezvous", "each part waits until the others have started", Body::Rendezvous),
         Case::quiet("work-2us", "one 2 us part per participant: time over the ideal", Body::Work(2000.0)),
         chunks(Case::quiet(

@@ -5,7 +5,7 @@ use crate::clock::{ticks, Clock};
 use crate::scenarios::{Body, Case, Metric};
 use crate::system::{self, Tid};
 use crate::work::{chain, Work};
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -71,6 +71,10 @@ fn visit(
     let (mut samples, mut batches) = match case.body {
         _ if case.metric == Metric::IdleCpu => (idle(bench, case, section, parts), Vec::new()),
         Body::Empty => sample(bench, case, section, parts, &|_| {}),
+        Body::Environment => {
+            let words = Environment::default();
+            sample(bench, case, &mut Fresh { section, words: &words }, parts, &|_| words.read())
+        }
         Body::Rendezvous => {
             let meeting = Meeting::new(parts);
             let times = sample(bench, case, section, parts, &|part| meeting.join(part));
@@ -198,6 +202,32 @@ fn idle(bench: &Bench, case: &Case, section: &mut dyn Section, parts: usize) -> 
     let before = system::cpu_time();
     std::thread::sleep(IDLE);
     vec![(system::cpu_time() - before).as_nanos() as f64]
+}
+
+/// Three words, as many as a slice and a number need, on a line of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Environment([AtomicU64; 3]);
+
+impl Environment {
+    fn read(&self) {
+        black_box(self.0.iter().map(|word| word.load(Ordering::Relaxed)).sum::<u64>());
+    }
+}
+
+/// Writes the environment anew before each section.
+struct Fresh<'a> {
+    section: &'a mut dyn Section,
+    words: &'a Environment,
+}
+
+impl Section for Fresh<'_> {
+    fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        for word in &self.words.0 {
+            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.section.run(parts, body);
+    }
 }
 
 /// A meeting of all parts of a section.

@@ -1,5 +1,6 @@
 //! `chili`: joins that become parallel at the next heartbeat, so a short section stays on its caller.
 
+use super::stage::STAGE;
 use super::{Arm, Kind, Section, Visitor};
 use ::chili::{Config, Scope, ThreadPool};
 use std::num::NonZeroUsize;
@@ -31,17 +32,19 @@ struct Nested<'s>(Scope<'s>);
 
 impl Section for Nested<'_> {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        split(&mut self.0, 0, parts, body);
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        split(&mut self.0, 0, parts);
     }
 }
 
-fn split(scope: &mut Scope<'_>, first: usize, end: usize, body: &(dyn Fn(usize) + Sync)) {
+fn split(scope: &mut Scope<'_>, first: usize, end: usize) {
     match end - first {
         0 => {}
-        1 => body(first),
+        1 => STAGE.part(first),
         parts => {
             let middle = first + parts / 2;
-            scope.join(|scope| split(scope, first, middle, body), |scope| split(scope, middle, end, body));
+            scope.join(|scope| split(scope, first, middle), |scope| split(scope, middle, end));
         }
     }
 }

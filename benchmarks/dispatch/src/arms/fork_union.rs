@@ -1,7 +1,9 @@
 //! `fork_union`: a broadcast on an epoch, to workers that spin for ever.
 
-use super::{share, Arm, Kind, Section, Visitor};
+use super::stage::STAGE;
+use super::{Arm, Kind, Section, Visitor};
 use ::fork_union::ThreadPool;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub fn arms() -> Vec<Box<dyn Arm>> {
     vec![Box::new(Threads), Box::new(Dynamic)]
@@ -28,7 +30,9 @@ impl Arm for Threads {
     }
 
     fn with(&self, threads: usize, visit: Visitor<'_>) -> Result<(), String> {
-        visit(&mut Shares(pool(threads)?));
+        let pool = pool(threads)?;
+        THREADS.store(pool.threads(), Ordering::Relaxed);
+        visit(&mut Shares(pool));
         Ok(())
     }
 }
@@ -54,15 +58,15 @@ impl Arm for Dynamic {
 
 struct Shares(ThreadPool);
 
+/// How many threads the open pool has. A static, for a closure that captures nothing; see [`stage`](super::stage).
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
 impl Section for Shares {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        let threads = self.0.threads();
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
         // The operation runs when it is dropped.
-        drop(self.0.for_threads(|index, _colocation| {
-            for part in share(index, threads, parts) {
-                body(part);
-            }
-        }));
+        drop(self.0.for_threads(|index, _colocation| STAGE.share(index, THREADS.load(Ordering::Relaxed))));
     }
 }
 
@@ -70,6 +74,8 @@ struct Prongs(ThreadPool);
 
 impl Section for Prongs {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        drop(self.0.for_n_dynamic(parts, |prong| body(prong.task_index)));
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        drop(self.0.for_n_dynamic(parts, |prong| STAGE.part(prong.task_index)));
     }
 }

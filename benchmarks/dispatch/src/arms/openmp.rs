@@ -1,7 +1,8 @@
 //! An OpenMP runtime through `GOMP_parallel`, the entry that compiled `#pragma omp parallel` calls. GNU's, LLVM's and
 //! Intel's libraries all export it.
 
-use super::{share, Arm, Kind, Section, Visitor};
+use super::stage::STAGE;
+use super::{Arm, Kind, Section, Visitor};
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{c_int, c_uint, c_void};
@@ -52,7 +53,8 @@ impl Arm for OpenMp {
     }
 
     fn with(&self, threads: usize, visit: Visitor<'_>) -> Result<(), String> {
-        visit(&mut Region { runtime: self, threads });
+        let call = Box::new(Call { threads, thread_number: self.thread_number });
+        visit(&mut Region { runtime: self, threads, call });
         Ok(())
     }
 }
@@ -60,30 +62,30 @@ impl Arm for OpenMp {
 struct Region<'a> {
     runtime: &'a OpenMp,
     threads: usize,
+    /// Made once, not for every section; see [`stage`](super::stage).
+    call: Box<Call>,
 }
 
-struct Call<'a> {
-    body: &'a (dyn Fn(usize) + Sync),
-    parts: usize,
+#[repr(align(128))]
+struct Call {
     threads: usize,
     thread_number: ThreadNumber,
 }
 
 extern "C" fn enter(data: *mut c_void) {
     // SAFETY: `run` passes a `Call` that lives until GOMP_parallel returns, which is after every thread has left here.
-    let call = unsafe { &*data.cast::<Call<'_>>() };
+    let call = unsafe { &*data.cast::<Call>() };
     // SAFETY: no precondition; inside a region it is below the number of threads.
     let index = unsafe { (call.thread_number)() } as usize;
-    for part in share(index, call.threads, call.parts) {
-        (call.body)(part);
-    }
+    STAGE.share(index, call.threads);
 }
 
 impl Section for Region<'_> {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        let call = Call { body, parts, threads: self.threads, thread_number: self.runtime.thread_number };
-        let data = (&raw const call).cast_mut().cast();
-        // SAFETY: `enter` takes a `Call`, and `call` outlives the region. No flags.
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        let data = (&raw const *self.call).cast_mut().cast();
+        // SAFETY: `enter` takes a `Call` and only reads it, and the box outlives the region. No flags.
         unsafe { (self.runtime.parallel)(enter, data, self.threads as c_uint, 0) };
     }
 }

@@ -1,6 +1,7 @@
 //! `rayon`, on a private pool: from inside it, from outside it, and as a broadcast.
 
-use super::{share, Arm, Kind, Section, Visitor};
+use super::stage::STAGE;
+use super::{Arm, Kind, Section, Visitor};
 use ::rayon::{ThreadPool, ThreadPoolBuilder};
 
 pub fn arms() -> Vec<Box<dyn Arm>> {
@@ -15,13 +16,13 @@ fn pool(threads: usize) -> Result<ThreadPool, String> {
     ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| format!("no pool: {error}"))
 }
 
-fn split(first: usize, end: usize, body: &(dyn Fn(usize) + Sync)) {
+fn split(first: usize, end: usize) {
     match end - first {
         0 => {}
-        1 => body(first),
+        1 => STAGE.part(first),
         parts => {
             let middle = first + parts / 2;
-            ::rayon::join(|| split(first, middle, body), || split(middle, end, body));
+            ::rayon::join(|| split(first, middle), || split(middle, end));
         }
     }
 }
@@ -95,7 +96,9 @@ struct Inside;
 
 impl Section for Inside {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        split(0, parts, body);
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        split(0, parts);
     }
 }
 
@@ -103,7 +106,9 @@ struct Outside(ThreadPool);
 
 impl Section for Outside {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        self.0.install(|| split(0, parts, body));
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        self.0.install(|| split(0, parts));
     }
 }
 
@@ -111,10 +116,8 @@ struct Everyone(ThreadPool);
 
 impl Section for Everyone {
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        self.0.broadcast(|context| {
-            for part in share(context.index(), context.num_threads(), parts) {
-                body(part);
-            }
-        });
+        // SAFETY: this arm leads the only section, which has ended when this function returns.
+        unsafe { STAGE.set(parts, body) };
+        self.0.broadcast(|context| STAGE.share(context.index(), context.num_threads()));
     }
 }

@@ -3,7 +3,8 @@
 /// Defines `arms()` for the crate `$krate`, whose names start with `$label`.
 macro_rules! token_arms {
     ($krate:ident, $label:literal) => {
-        use super::{share, Arm, Kind, Section, Visitor};
+        use super::stage::STAGE;
+        use super::{Arm, Kind, Section, Visitor};
         use std::num::NonZeroUsize;
         use std::time::Duration;
         use $krate::{Exec, Pool, TeamExec};
@@ -89,11 +90,9 @@ macro_rules! token_arms {
 
         impl Section for Shares<'_> {
             fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-                self.0.reborrow().run(|index, size| {
-                    for part in share(index, size, parts) {
-                        body(part);
-                    }
-                });
+                // SAFETY: this arm leads the only section, which has ended when this function returns.
+                unsafe { STAGE.set(parts, body) };
+                self.0.reborrow().run(|index, size| STAGE.share(index, size));
             }
         }
 
@@ -101,11 +100,9 @@ macro_rules! token_arms {
 
         impl Section for Ranges<'_> {
             fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-                self.0.reborrow().for_ranges(parts, NonZeroUsize::MIN, |range| {
-                    for part in range {
-                        body(part);
-                    }
-                });
+                // SAFETY: this arm leads the only section, which has ended when this function returns.
+                unsafe { STAGE.set(parts, body) };
+                self.0.reborrow().for_ranges(parts, NonZeroUsize::MIN, |range| range.for_each(|part| STAGE.part(part)));
             }
         }
     };
