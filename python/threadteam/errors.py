@@ -10,12 +10,21 @@ import enum
 
 __all__ = [
     "Cancelled",
+    "Fail",
     "InternalError",
     "IntoTeamError",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
     "MissingExtra",
+    "NoSuchFile",
+    "NotImplemented",
+    "OnnxError",
     "PoolClosed",
     "Refused",
     "RefusedReason",
+    "RunTerminated",
+    "RuntimeException",
     "SplitError",
     "ThreadStartError",
     "ThreadteamError",
@@ -172,3 +181,52 @@ class InternalError(ThreadteamError):
 
 class MissingExtra(ThreadteamError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+# ONNX: the class names of ONNX Runtime, found at `tt.onnx`. They share a base, so that one clause catches them all.
+
+
+class OnnxError(ThreadteamError):
+    """Base of the errors of `tt.onnx`.
+
+    Examples
+    --------
+    >>> import threadteam.onnx
+    >>> try:
+    ...     threadteam.onnx.InferenceSession("missing.onnx")
+    ... except threadteam.onnx.OnnxError as error:
+    ...     print(type(error).__name__)
+    NoSuchFile
+    """
+
+
+class InvalidArgument(OnnxError, ValueError):
+    """An input or an option does not fit the model: missing, unexpected, or of the wrong type, rank or shape."""
+
+
+class NoSuchFile(OnnxError, FileNotFoundError):
+    """The model file, or a file with its external data, does not exist."""
+
+
+class InvalidProtobuf(OnnxError, ValueError):
+    """The bytes are not an ONNX model, or end too early."""
+
+
+class InvalidGraph(OnnxError, ValueError):
+    """The graph breaks a rule of ONNX: a cycle, a name defined twice or never, a missing attribute."""
+
+
+class NotImplemented(OnnxError, NotImplementedError):  # noqa: A001 - ONNX Runtime's name for it
+    """The model uses operators that the `onnx` package cannot evaluate; the message lists all of them."""
+
+
+class Fail(OnnxError):
+    """A node failed while the model was planned or run; the message names the node."""
+
+
+class RuntimeException(Fail, RuntimeError):
+    """A node of a running model met values that it cannot process; the message names the node."""
+
+
+class RunTerminated(Fail):
+    """`RunOptions.terminate` was set, so the run stopped before its next step."""

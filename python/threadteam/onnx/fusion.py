@@ -1,0 +1,200 @@
+"""Patterns of steps that one kernel computes: a product with its bias, and the spelled-out forms of Gelu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .values import Buffer, Step, Tensor
+
+__all__ = ["drop_unused", "fuse"]
+
+
+def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """All patterns, then without the steps that nothing reads any more.
+
+    Parameters
+    ----------
+    steps : list of Step
+        A program before its buffers are shared: each buffer has its own writer.
+    results : sequence of Tensor
+        What must be computed.
+    """
+    steps = drop_unused(steps, results)
+    steps = fuse_gelu(steps, results)
+    return fuse_bias(steps, results)
+
+
+def drop_unused(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
+    """The steps that the results depend on."""
+    wanted = {tensor.buffer for tensor in results}
+    kept = []
+    for step in reversed(steps):
+        if any(tensor.buffer in wanted for tensor in step.outs):
+            kept.append(step)
+            wanted.update(tensor.buffer for tensor in step.reads())
+    return list(reversed(kept))
+
+
+class Uses:
+    """Who writes and who reads each buffer."""
+
+    def __init__(self, steps: Sequence[Step], results: Sequence[Tensor]) -> None:
+        self.writers: dict[Buffer, list[int]] = {}
+        self.readers: dict[Buffer, list[int]] = {}
+        for number, step in enumerate(steps):
+            for tensor in step.outs:
+                self.writers.setdefault(tensor.buffer, []).append(number)
+            for buffer in {tensor.buffer for tensor in step.reads()}:
+                self.readers.setdefault(buffer, []).append(number)
+        self.results = {tensor.buffer for tensor in results}
+
+    def maker(self, tensor: Tensor) -> int | None:
+        """The one step that writes the tensor's buffer, when the tensor is all of it."""
+        writers = self.writers.get(tensor.buffer, ())
+        return writers[0] if len(writers) == 1 and tensor.fills_buffer else None
+
+
+def fuse_bias(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """Let a product add the operand that the only reader of its result adds."""
+    uses = Uses(steps, results)
+    gone: set[int] = set()
+    for number, step in enumerate(steps):
+        if step.kind != "binary" or step.attrs["op"] != "add":
+            continue
+        for side in (0, 1):
+            made, other = step.ins[side], step.ins[1 - side]
+            assert made is not None
+            assert other is not None
+            maker = uses.maker(made)
+            if maker is None or uses.readers[made.buffer] != [number] or made.buffer in uses.results:
+                continue
+            product = steps[maker]
+            target = product.outs[0]
+            if product.kind != "matmul" or product.ins[2] is not None or not target.fills_buffer:
+                continue
+            y = step.outs[0]
+            bias, result = other.reshape(target.shape), y.reshape(target.shape)
+            if made.shape != y.shape or bias is None or result is None:
+                continue
+            if maker in gone or other.buffer is made.buffer:
+                continue
+            steps[number] = Step(
+                "matmul",
+                [product.ins[0], product.ins[1], bias],
+                [result],
+                {**product.attrs, "beta": 1.0},
+                product.label,
+                product.flops + step.flops,
+            )
+            gone.add(maker)
+            break
+    return [step for number, step in enumerate(steps) if number not in gone]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a pattern: an operation over parts, a number, or the pattern's operand."""
+
+    op: str
+    parts: tuple[Term, ...] = ()
+    value: float = 0.0
+
+
+_X = Term("x")
+
+
+def _number(value: float) -> Term:
+    return Term("number", value=value)
+
+
+def _mul(a: Term, b: Term) -> Term:
+    return Term("mul", (a, b))
+
+
+def _add(a: Term, b: Term) -> Term:
+    return Term("add", (a, b))
+
+
+def _cubes() -> list[Term]:
+    """The spellings of `0.044715 x ** 3` that exporters write."""
+    c = _number(0.044715)
+    return [
+        _mul(_X, _mul(_X, _mul(c, _X))),
+        _mul(c, _mul(_mul(_X, _X), _X)),
+        _mul(c, Term("pow", (_X, _number(3.0)))),
+        _mul(_mul(c, _mul(_X, _X)), _X),
+    ]
+
+
+def _gelu_forms() -> list[tuple[Term, str]]:
+    """All spellings with the kernel that computes them."""
+    half, one = _number(0.5), _number(1.0)
+    gates = [
+        (Term("tanh", (_mul(_number(float(np.sqrt(2 / np.pi))), _add(_X, cube)),)), "gelu_tanh") for cube in _cubes()
+    ]
+    root = float(np.sqrt(2.0))
+    gates += [
+        (Term("erf", (Term("div", (_X, _number(root))),)), "gelu"),
+        (Term("erf", (_mul(_X, _number(1.0 / root)),)), "gelu"),
+    ]
+    forms = []
+    for gate, op in gates:
+        opened = _add(one, gate)
+        forms += [
+            (_mul(_X, _mul(half, opened)), op),
+            (_mul(half, _mul(_X, opened)), op),
+            (_mul(_mul(half, _X), opened), op),
+        ]
+    return forms
+
+
+_GELU = _gelu_forms()
+
+
+def fuse_gelu(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """Replace the last step of each spelled-out Gelu; its other steps then have no reader."""
+    uses = Uses(steps, results)
+    for number, step in enumerate(steps):
+        if step.kind != "binary" or step.attrs["op"] != "mul" or step.outs[0].dtype.kind != "f":
+            continue
+        for form, op in _GELU:
+            found: list[Tensor] = []
+            if match_step(form, step, steps, uses, found) and found[0].shape == step.outs[0].shape:
+                x = found[0]
+                steps[number] = Step("unary", [x], list(step.outs), {"op": op, "params": []}, step.label, x.size)
+                break
+    return drop_unused(steps, results)
+
+
+def match(term: Term, tensor: Tensor | None, steps: Sequence[Step], uses: Uses, found: list[Tensor]) -> bool:
+    """Whether a tensor is the value of a term; `found` collects the operand, the same everywhere."""
+    if tensor is None:
+        return False
+    if term.op == "number":
+        array = tensor.buffer.array
+        return array is not None and array.size == 1 and bool(np.isclose(array.reshape(-1)[0], term.value, rtol=1e-4))
+    if term.op == "x":
+        if found:
+            return found[0] == tensor
+        found.append(tensor)
+        return True
+    maker = uses.maker(tensor)
+    if maker is None or steps[maker].outs[0].shape != tensor.shape:
+        return False
+    return match_step(term, steps[maker], steps, uses, found)
+
+
+def match_step(term: Term, step: Step, steps: Sequence[Step], uses: Uses, found: list[Tensor]) -> bool:
+    """Whether a step computes a term; products and sums match in both orders."""
+    if step.kind not in ("unary", "binary") or step.attrs["op"] != term.op:
+        return False
+    orders = [term.parts, term.parts[::-1]] if term.op in ("add", "mul") else [term.parts]
+    for order in orders:
+        trial = list(found)
+        if all(match(part, tensor, steps, uses, trial) for part, tensor in zip(order, step.ins, strict=True)):
+            found[:] = trial
+            return True
+    return False

@@ -1,0 +1,141 @@
+"""From a path, bytes or a `ModelProto` to a checked `Graph`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
+from ._extra import onnx
+from .graph import Graph, build_graph
+from .reference import check_operators
+
+__all__ = ["load_graph", "load_model"]
+
+_CHECKER_LIMIT = 1 << 30
+"""Models above this size are not given to the checker of `onnx`, which serializes them and stops at 2 GiB."""
+
+
+def load_graph(source: Any) -> Graph:
+    """Read, check and order a model.
+
+    Parameters
+    ----------
+    source : path, bytes or ModelProto
+        The model.
+
+    Raises
+    ------
+    NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented, InvalidArgument
+        With one sentence that names the file, node or value.
+    """
+    model = load_model(source)
+    graph = build_graph(model)
+    check_operators(graph)
+    check_rules(graph)
+    return graph
+
+
+def load_model(source: Any) -> Any:
+    """The `ModelProto` of `source` with its external data loaded and its local functions inlined."""
+    if isinstance(source, onnx.ModelProto):
+        model = onnx.ModelProto()
+        model.CopyFrom(source)
+        base, origin = "", "the given ModelProto"
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        model, base, origin = parse(bytes(source), "the given bytes"), "", "the given bytes"
+    elif isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        origin = f"'{path}'"
+        model, base = parse(read_file(path), origin), str(path.parent)
+    else:
+        raise InvalidArgument(
+            f"a model is given by a path, bytes or an onnx.ModelProto, not by an object of type {type(source).__name__}"
+        )
+    check_frame(model, origin)
+    load_external_data(model, base, origin)
+    return inline_functions(model)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NoSuchFile(f"model file '{path}' does not exist") from error
+    except IsADirectoryError as error:
+        raise NoSuchFile(f"'{path}' is a directory, not a model file") from error
+    except OSError as error:
+        raise NoSuchFile(f"model file '{path}' cannot be read: {error.strerror or error}") from error
+
+
+def parse(data: bytes, origin: str) -> Any:
+    """Decode a serialized model."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:  # protobuf implementations differ in their DecodeError
+        raise InvalidProtobuf(
+            f"{origin} ({len(data)} bytes) is not an ONNX model, or is truncated: {first_line(error)}"
+        ) from error
+    return model
+
+
+def check_frame(model: Any, origin: str) -> None:
+    """Refuse a message without the fields that every model has; unrelated bytes can parse as an empty message."""
+    if not model.HasField("graph") or model.ir_version <= 0:
+        raise InvalidProtobuf(f"{origin} is not an ONNX model: it has no graph or no IR version")
+    if model.ir_version >= 3 and not model.opset_import:
+        raise InvalidProtobuf(f"{origin} imports no operator set: it is truncated or not an ONNX model")
+    if not model.opset_import:
+        model.opset_import.add(domain="", version=1)
+
+
+def load_external_data(model: Any, base: str, origin: str) -> None:
+    """Read the tensors that are stored in files beside the model."""
+    helper = onnx.external_data_helper
+    for tensor in helper._get_all_tensors(model):
+        if not helper.uses_external_data(tensor):
+            continue
+        location = helper.ExternalDataInfo(tensor).location
+        try:
+            helper.load_external_data_for_tensor(tensor, base)
+        except Exception as error:  # the package raises ValidationError, OSError or ValueError
+            message = f"external data of '{tensor.name}' in {origin}: file '{location}'"
+            if not (Path(base) / location).exists():
+                raise NoSuchFile(f"{message} does not exist in '{base or os.getcwd()}'") from error
+            raise InvalidGraph(f"{message} cannot be used: {first_line(error)}") from error
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def inline_functions(model: Any) -> Any:
+    """Replace calls of the model's own functions by their bodies, where the package can; else keep them."""
+    if not model.functions:
+        return model
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except Exception:  # a body that cannot be inlined is called as a function instead
+        return model
+
+
+def check_rules(graph: Graph) -> None:
+    """What the checker of `onnx` knows: attributes, types and structure of every node."""
+    model = graph.model
+    ordered = onnx.ModelProto()
+    ordered.CopyFrom(model)
+    del ordered.graph.node[:]
+    ordered.graph.node.extend(node.proto for node in graph.nodes)
+    if ordered.ByteSize() > _CHECKER_LIMIT:
+        return
+    try:
+        onnx.checker.check_model(ordered)
+    except Exception as error:
+        raise InvalidGraph(f"the model breaks a rule of ONNX: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

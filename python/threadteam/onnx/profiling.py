@@ -1,0 +1,62 @@
+"""The record of every step of a session's runs, written in the trace format of ONNX Runtime's profiles."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from .stage import Stage
+
+__all__ = ["Profile"]
+
+
+class Profile:
+    """Collects steps and writes them as a JSON trace that Perfetto and Chrome read.
+
+    Parameters
+    ----------
+    prefix : str
+        The beginning of the file's name.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._events: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._start = time.perf_counter()
+
+    def add(self, stage: Stage) -> None:
+        """Record the run that the stage's program has just ended on this thread."""
+        program: Any = stage.program
+        seconds = program.profile()
+        end = time.perf_counter() - self._start
+        begin = end - sum(seconds)
+        with self._lock:
+            for step, duration in zip(stage.description.drafted, seconds, strict=False):
+                self._events.append(
+                    {
+                        "cat": "Node",
+                        "name": step.label,
+                        "ph": "X",
+                        "ts": round(begin * 1e6, 3),
+                        "dur": round(duration * 1e6, 3),
+                        "pid": os.getpid(),
+                        "tid": threading.get_ident(),
+                        "args": {"kind": step.kind, "flops": step.flops},
+                    }
+                )
+                begin += duration
+
+    def write(self) -> str:
+        """Write the file and return its name."""
+        stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+        path = f"{self._prefix}{stamp}.json"
+        with self._lock:
+            events, self._events = self._events, []
+        Path(path).write_text(json.dumps(events), encoding="utf-8")
+        return path
