@@ -4,6 +4,8 @@ use std::fmt;
 
 use threadteam::Exec;
 
+use crate::bits::{with_bits, Size};
+use crate::copy::run;
 use crate::loops::{Base, Loops};
 use crate::{rates, Layout, View, ViewMut, MAX_RANK};
 
@@ -111,19 +113,74 @@ pub fn gather<T: Copy + Send + Sync, I: Index>(
         return Err(error);
     }
 
-    let along = dl.strides()[axis];
-    let [ys, ds, is] = loops.strides(0);
-    loops.run(exec, rates::MOVE, &|places| {
-        loops.walk(places, |[yo, dat, iat], len| {
-            for i in 0..len as isize {
-                // SAFETY: the nest reaches elements of the views only, and every index is inside the axis.
-                unsafe {
-                    let given = (*index.at(iat + i * is)).widen();
-                    let place = if given < 0 { given + extent as i64 } else { given } as isize;
-                    *y.at(yo + i * ys) = *data.at(dat + i * ds + place * along);
-                }
-            }
-        });
-    });
+    let take = Take { extent, along: dl.strides()[axis], data, index, y };
+    match Size::of::<T>() {
+        Some(size) => take_bits(exec, size, &loops, take.cast()),
+        None => take.all(exec, &loops),
+    }
     Ok(())
+}
+
+fn take_bits<I: Index>(exec: Exec<'_>, size: Size, loops: &Loops<3>, take: Take<u8, I>) {
+    with_bits!(size, Bits => take.cast::<Bits>().all(exec, loops));
+}
+
+/// The operands of a gather whose indices are all inside the axis.
+struct Take<T, I> {
+    /// The extent of the axis, and the data's stride along it.
+    extent: usize,
+    along: isize,
+    data: Base<T>,
+    index: Base<I>,
+    y: Base<T>,
+}
+
+impl<T: Copy, I: Index> Take<T, I> {
+    fn cast<U>(self) -> Take<U, I> {
+        let Take { extent, along, data, index, y } = self;
+        Take { extent, along, data: data.cast(), index, y: y.cast() }
+    }
+
+    fn all(self, exec: Exec<'_>, loops: &Loops<3>)
+    where
+        T: Send + Sync,
+    {
+        let [ys, ds, is] = loops.strides(0);
+        let nanos = match (ys, ds, is) {
+            (1, 1, 0) => rates::COPY_BYTE * size_of::<T>() as f64 + rates::ROW / loops.dims()[0].max(1) as f64,
+            _ => rates::MOVE,
+        };
+        loops.run(exec, nanos, &|places| {
+            loops.walk(
+                places,
+                #[inline(always)]
+                |[yo, from, by], len| {
+                    // SAFETY: the nest reaches elements of the views only, and every index is inside the axis.
+                    unsafe {
+                        if is == 0 {
+                            let x = self.data.at(from + self.offset(by));
+                            return run((self.y.at(yo), ys), (x, ds), len);
+                        }
+                        for i in 0..len as isize {
+                            *self.y.at(yo + i * ys) = *self.data.at(from + i * ds + self.offset(by + i * is));
+                        }
+                    }
+                },
+            );
+        });
+    }
+
+    /// How far along the data the index at offset `at` leads.
+    ///
+    /// # Safety
+    ///
+    /// There is an index at `at`, inside the axis.
+    #[inline(always)]
+    unsafe fn offset(&self, at: isize) -> isize {
+        // SAFETY: the caller's promise.
+        let index = unsafe { *self.index.at(at) }.widen() as isize;
+        // Bounded, so that another thread that writes to the indices meanwhile cannot lead outside the data.
+        let index = if index < 0 { index + self.extent as isize } else { index };
+        index.clamp(0, self.extent as isize - 1) * self.along
+    }
 }

@@ -1,12 +1,15 @@
 //! Array kernels that run on a [`threadteam::Exec`] token.
 
 mod binary;
+mod bits;
 mod cast;
 mod compare;
 mod copy;
 mod gather;
+mod lanes;
 mod layout;
 mod loops;
+mod math;
 mod matmul;
 mod norm;
 mod rates;
@@ -14,6 +17,7 @@ mod real;
 mod reduce;
 mod select;
 mod softmax;
+mod transpose;
 mod unary;
 mod walk;
 

@@ -139,9 +139,9 @@ impl<const N: usize> Loops<N> {
         let mut offsets = self.start;
         if places.start > 0 {
             let mut rest = places.start;
-            for axis in 0..self.rank {
-                index[axis] = rest % self.dims[axis];
-                rest /= self.dims[axis];
+            for (axis, extent) in self.dims().iter().enumerate() {
+                index[axis] = rest % extent;
+                rest /= extent;
                 self.shift(&mut offsets, axis, index[axis] as isize);
             }
         }

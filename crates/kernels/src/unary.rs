@@ -2,8 +2,12 @@
 
 use threadteam::Exec;
 
+use crate::lanes::{map1, simd1, vectorized};
 use crate::loops::{Base, Loops};
-use crate::{rates, Real, View, ViewMut};
+use crate::{math, rates, Real, View, ViewMut};
+use rten_simd::{Isa, SimdOp, SimdUnaryOp};
+use rten_vecmath as vecmath;
+use std::ops::Range;
 
 /// What [`unary`] computes from each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,76 +68,166 @@ pub enum Unary<T> {
 }
 
 /// Writes `op` of each element of `x` to `y`, which may be `x` itself.
+///
+/// # Panics
+///
+/// When the shapes differ.
 pub fn unary<T: Real>(exec: Exec<'_>, op: Unary<T>, x: &View<T>, y: &mut ViewMut<T>) {
     let loops = Loops::new([y.layout(), x.layout()]);
     let (x, y) = (Base::of(x), Base::of_mut(y));
-    let [ys, xs] = loops.strides(0);
-    loops.run(exec, rates::SIMPLE, &|places| {
-        loops.walk(places, |[yo, xo], len| {
-            for i in 0..len as isize {
-                // SAFETY: the nest reaches elements of the views only.
-                unsafe { *y.at(yo + i * ys) = T::from_f64(scalar(op, (*x.at(xo + i * xs)).to_f64())) };
-            }
-        });
-    });
+    loops.run(exec, T::nanos(op), &|places| T::map(op, Part { loops: &loops, places, x, y }));
 }
 
-fn scalar<T: Real>(op: Unary<T>, x: f64) -> f64 {
-    match op {
-        Unary::Relu => {
-            if x < 0.0 {
-                0.0
-            } else {
-                x
+/// The share of one participant.
+pub struct Part<'a, T> {
+    loops: &'a Loops<2>,
+    places: Range<usize>,
+    x: Base<T>,
+    y: Base<T>,
+}
+
+/// The functions of each element type.
+pub trait Functions: Sized {
+    /// Writes `op` of each element of `part`.
+    fn map(op: Unary<Self>, part: Part<'_, Self>);
+
+    /// What an element costs.
+    fn nanos(op: Unary<Self>) -> f64;
+}
+
+impl<T: Copy> Part<'_, T> {
+    /// Writes `f` of each element.
+    #[inline(always)]
+    fn each(self, f: impl Fn(T) -> T) {
+        let [ys, xs] = self.loops.strides(0);
+        vectorized(
+            #[inline(always)]
+            || {
+                self.loops.walk(
+                    self.places,
+                    #[inline(always)]
+                    |[yo, xo], len| {
+                        // SAFETY: the nest reaches elements of the views only, which are one array or disjoint.
+                        unsafe { map1((self.y.at(yo), ys), (self.x.at(xo).cast_const(), xs), len, &f) };
+                    },
+                );
+            },
+        );
+    }
+}
+
+impl Part<'_, f32> {
+    /// Writes `op` of each element.
+    fn simd(self, op: impl SimdUnaryOp<f32>) {
+        struct Run<'a, Op>(Part<'a, f32>, Op);
+
+        impl<Op: SimdUnaryOp<f32>> SimdOp for Run<'_, Op> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                let Run(part, op) = self;
+                let [ys, xs] = part.loops.strides(0);
+                part.loops.walk(
+                    part.places,
+                    #[inline(always)]
+                    |[yo, xo], len| {
+                        // SAFETY: the nest reaches elements of the views only, which are one array or disjoint.
+                        unsafe { simd1(isa, &op, (part.y.at(yo), ys), (part.x.at(xo).cast_const(), xs), len) };
+                    },
+                );
             }
         }
-        Unary::LeakyRelu(alpha) => {
-            if x < 0.0 {
-                alpha.to_f64() * x
-            } else {
-                x
-            }
+
+        Run(self, op).dispatch()
+    }
+}
+
+/// The functions that the vector unit has, or that are few of its operations.
+macro_rules! simple {
+    ($op:expr, $part:expr) => {
+        match $op {
+            Unary::Relu => $part.each(|x| if x < 0.0 { 0.0 } else { x }),
+            Unary::LeakyRelu(alpha) => $part.each(|x| if x < 0.0 { alpha * x } else { x }),
+            Unary::HardSigmoid(alpha, beta) => $part.each(|x| clip(alpha * x + beta, 0.0, 1.0)),
+            Unary::Sqrt => $part.each(|x| x.sqrt()),
+            Unary::Reciprocal => $part.each(|x| 1.0 / x),
+            Unary::Neg => $part.each(|x| -x),
+            Unary::Abs => $part.each(|x| x.abs()),
+            Unary::Floor => $part.each(|x| x.floor()),
+            Unary::Ceil => $part.each(|x| x.ceil()),
+            Unary::Round => $part.each(|x| x.round_ties_even()),
+            Unary::Sign => $part.each(|x| {
+                if x < 0.0 {
+                    -1.0
+                } else if x > 0.0 {
+                    1.0
+                } else {
+                    x
+                }
+            }),
+            Unary::Clip { min, max } => $part.each(|x| clip(x, min, max)),
+            _ => unreachable!("the caller handles every other function"),
         }
-        Unary::Elu(alpha) => {
-            if x < 0.0 {
-                alpha.to_f64() * x.exp_m1()
-            } else {
-                x
-            }
+    };
+}
+
+#[inline(always)]
+fn clip<T: PartialOrd>(x: T, min: T, max: T) -> T {
+    let x = if x < min { min } else { x };
+    if x > max {
+        max
+    } else {
+        x
+    }
+}
+
+impl Functions for f32 {
+    fn map(op: Unary<f32>, part: Part<'_, f32>) {
+        match op {
+            Unary::Elu(alpha) => part.simd(math::Elu { alpha }),
+            Unary::Sigmoid => part.simd(vecmath::Sigmoid {}),
+            Unary::Tanh => part.simd(math::Tanh),
+            Unary::Erf => part.simd(math::Erf),
+            Unary::Gelu => part.simd(math::Gelu),
+            Unary::GeluTanh => part.simd(vecmath::ApproxGelu {}),
+            Unary::Silu => part.simd(vecmath::Silu {}),
+            Unary::Softplus => part.simd(math::Softplus),
+            Unary::Exp => part.simd(vecmath::Exp {}),
+            Unary::Log => part.simd(math::Log),
+            Unary::Sin => part.simd(math::Sine::<false>),
+            Unary::Cos => part.simd(math::Sine::<true>),
+            _ => simple!(op, part),
         }
-        Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        Unary::HardSigmoid(alpha, beta) => (alpha.to_f64() * x + beta.to_f64()).clamp(0.0, 1.0),
-        Unary::Tanh => x.tanh(),
-        Unary::Erf => libm::erf(x),
-        Unary::Gelu => 0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2)),
-        Unary::GeluTanh => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh()),
-        Unary::Silu => x / (1.0 + (-x).exp()),
-        Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
-        Unary::Exp => x.exp(),
-        Unary::Log => x.ln(),
-        Unary::Sqrt => x.sqrt(),
-        Unary::Reciprocal => 1.0 / x,
-        Unary::Neg => -x,
-        Unary::Abs => x.abs(),
-        Unary::Floor => x.floor(),
-        Unary::Ceil => x.ceil(),
-        Unary::Round => x.round_ties_even(),
-        Unary::Sign => {
-            if x == 0.0 || x.is_nan() {
-                x
-            } else {
-                x.signum()
-            }
+    }
+
+    fn nanos(op: Unary<f32>) -> f64 {
+        rates::unary_f32(op)
+    }
+}
+
+impl Functions for f64 {
+    fn map(op: Unary<f64>, part: Part<'_, f64>) {
+        use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+
+        match op {
+            Unary::Elu(alpha) => part.each(|x| if x < 0.0 { alpha * x.exp_m1() } else { x }),
+            Unary::Sigmoid => part.each(|x| 1.0 / (1.0 + (-x).exp())),
+            Unary::Tanh => part.each(f64::tanh),
+            Unary::Erf => part.each(libm::erf),
+            Unary::Gelu => part.each(|x| 0.5 * x * (1.0 + libm::erf(x * FRAC_1_SQRT_2))),
+            Unary::GeluTanh => part.each(|x| 0.5 * x * (1.0 + (FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x)).tanh())),
+            Unary::Silu => part.each(|x| x / (1.0 + (-x).exp())),
+            Unary::Softplus => part.each(|x| if x > 0.0 { x } else { 0.0 } + (-x.abs()).exp().ln_1p()),
+            Unary::Exp => part.each(f64::exp),
+            Unary::Log => part.each(f64::ln),
+            Unary::Sin => part.each(f64::sin),
+            Unary::Cos => part.each(f64::cos),
+            _ => simple!(op, part),
         }
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
-        Unary::Clip { min, max } => {
-            let x = if x < min.to_f64() { min.to_f64() } else { x };
-            if x > max.to_f64() {
-                max.to_f64()
-            } else {
-                x
-            }
-        }
+    }
+
+    fn nanos(op: Unary<f64>) -> f64 {
+        rates::unary_f64(op)
     }
 }

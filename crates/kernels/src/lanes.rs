@@ -1,0 +1,325 @@
+//! Inner loops along one run of an element-wise nest, compiled for the widest vectors that the CPU has.
+//!
+//! A loop reads a block of lanes from every input before it writes the block to the output. So the output may be one
+//! of the inputs, which a plain loop over pointers would have to exclude at run time before it could use vectors.
+
+use rten_simd::{Isa, SimdOp, SimdUnaryOp};
+
+/// Lanes in a block: two AVX2 vectors of 32-bit elements, enough for the compiler to use vectors throughout.
+const LANES: usize = 16;
+
+/// Runs `body`, and what is inlined into it, with the widest instruction set that the CPU has.
+///
+/// Only code that is inlined profits, so closures given here are marked `#[inline(always)]`.
+#[inline]
+pub(crate) fn vectorized(body: impl FnOnce()) {
+    struct Body<F>(F);
+
+    impl<F: FnOnce()> SimdOp for Body<F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn eval<I: Isa>(self, _isa: I) {
+            (self.0)()
+        }
+    }
+
+    Body(body).dispatch()
+}
+
+/// One operand along a run: its address and what lies between neighbours.
+pub(crate) trait Line<T: Copy>: Copy {
+    /// The lanes from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// The run has elements `at..at + LANES`.
+    unsafe fn block(self, at: usize) -> [T; LANES];
+
+    /// The element at `at`.
+    ///
+    /// # Safety
+    ///
+    /// The run has an element `at`.
+    unsafe fn one(self, at: usize) -> T;
+}
+
+/// Neighbours in memory.
+#[derive(Clone, Copy)]
+struct Dense<T>(*const T);
+
+impl<T: Copy> Line<T> for Dense<T> {
+    #[inline(always)]
+    unsafe fn block(self, at: usize) -> [T; LANES] {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(at).cast::<[T; LANES]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn one(self, at: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.add(at) }
+    }
+}
+
+/// One element for the whole run.
+#[derive(Clone, Copy)]
+struct Splat<T>(T);
+
+impl<T: Copy> Line<T> for Splat<T> {
+    #[inline(always)]
+    unsafe fn block(self, _at: usize) -> [T; LANES] {
+        [self.0; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn one(self, _at: usize) -> T {
+        self.0
+    }
+}
+
+/// Neighbours a stride apart.
+#[derive(Clone, Copy)]
+struct Strided<T>(*const T, isize);
+
+impl<T: Copy> Line<T> for Strided<T> {
+    #[inline(always)]
+    unsafe fn block(self, at: usize) -> [T; LANES] {
+        // SAFETY: the caller's promise.
+        std::array::from_fn(|lane| unsafe { self.one(at + lane) })
+    }
+
+    #[inline(always)]
+    unsafe fn one(self, at: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.offset(at as isize * self.1) }
+    }
+}
+
+/// Writes `f(i)` for each lane of `0..len`, a block at a time where `block` gives one.
+#[inline(always)]
+unsafe fn fill<D: Copy>(
+    (y, step): (*mut D, isize),
+    len: usize,
+    block: impl Fn(usize) -> [D; LANES],
+    one: impl Fn(usize) -> D,
+) {
+    let mut at = 0;
+    while at + LANES <= len {
+        let values = block(at);
+        // SAFETY: the output's run has `len` elements.
+        unsafe {
+            if step == 1 {
+                y.add(at).cast::<[D; LANES]>().write(values);
+            } else {
+                for (lane, value) in values.into_iter().enumerate() {
+                    *y.offset((at + lane) as isize * step) = value;
+                }
+            }
+        }
+        at += LANES;
+    }
+    while at < len {
+        // SAFETY: as above.
+        unsafe { *y.offset(at as isize * step) = one(at) };
+        at += 1;
+    }
+}
+
+/// Writes `f` of each element of a run of `x` to `y`; operands are given as address and stride.
+///
+/// # Safety
+///
+/// Both runs have `len` elements, and they are the same elements or disjoint.
+#[inline(always)]
+pub(crate) unsafe fn map1<S: Copy, D: Copy>(y: (*mut D, isize), x: (*const S, isize), len: usize, f: impl Fn(S) -> D) {
+    // SAFETY: the caller's promise; a run that is mapped has an element 0.
+    unsafe {
+        match (y.1, x.1) {
+            (1, 1) => each1((y.0, 1), Dense(x.0), len, f),
+            (step, 0) => each1(
+                (y.0, step),
+                Splat(f(*x.0)),
+                len,
+                #[inline(always)]
+                |value| value,
+            ),
+            _ => each1(y, Strided(x.0, x.1), len, f),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn each1<S: Copy, D: Copy>(y: (*mut D, isize), x: impl Line<S>, len: usize, f: impl Fn(S) -> D) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fill(
+            y,
+            len,
+            #[inline(always)]
+            |at| {
+                let x = x.block(at);
+                std::array::from_fn(
+                    #[inline(always)]
+                    |lane| f(x[lane]),
+                )
+            },
+            #[inline(always)]
+            |at| f(x.one(at)),
+        );
+    }
+}
+
+/// Writes `f` of each pair of elements of runs of `a` and `b` to `y`; operands are given as address and stride.
+///
+/// # Safety
+///
+/// All runs have `len` elements, and each input is the same elements as the output or disjoint from it.
+#[inline(always)]
+pub(crate) unsafe fn map2<S: Copy, D: Copy>(
+    y: (*mut D, isize),
+    a: (*const S, isize),
+    b: (*const S, isize),
+    len: usize,
+    f: impl Fn(S, S) -> D,
+) {
+    // SAFETY: the caller's promise; a run that is mapped has an element 0.
+    unsafe {
+        match (y.1, a.1, b.1) {
+            (1, 1, 1) => each2((y.0, 1), Dense(a.0), Dense(b.0), len, f),
+            (1, 1, 0) => each2((y.0, 1), Dense(a.0), Splat(*b.0), len, f),
+            (1, 0, 1) => each2((y.0, 1), Splat(*a.0), Dense(b.0), len, f),
+            _ => each2(y, Strided(a.0, a.1), Strided(b.0, b.1), len, f),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn each2<S: Copy, D: Copy>(
+    y: (*mut D, isize),
+    a: impl Line<S>,
+    b: impl Line<S>,
+    len: usize,
+    f: impl Fn(S, S) -> D,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fill(
+            y,
+            len,
+            #[inline(always)]
+            |at| {
+                let (a, b) = (a.block(at), b.block(at));
+                std::array::from_fn(
+                    #[inline(always)]
+                    |lane| f(a[lane], b[lane]),
+                )
+            },
+            #[inline(always)]
+            |at| f(a.one(at), b.one(at)),
+        );
+    }
+}
+
+/// Writes the element of a run of `a` where that of `cond` is not zero, else that of `b`, to `y`; operands are given as
+/// address and stride.
+///
+/// # Safety
+///
+/// All runs have `len` elements, and each input is the same elements as the output or disjoint from it.
+#[inline(always)]
+pub(crate) unsafe fn choose<T: Copy>(
+    y: (*mut T, isize),
+    cond: (*const u8, isize),
+    a: (*const T, isize),
+    b: (*const T, isize),
+    len: usize,
+) {
+    // SAFETY: the caller's promise; a run that is mapped has an element 0.
+    unsafe {
+        match (y.1, cond.1, a.1, b.1) {
+            (1, 1, 1, 1) => pick((y.0, 1), Dense(cond.0), Dense(a.0), Dense(b.0), len),
+            (1, 1, 1, 0) => pick((y.0, 1), Dense(cond.0), Dense(a.0), Splat(*b.0), len),
+            (1, 1, 0, 1) => pick((y.0, 1), Dense(cond.0), Splat(*a.0), Dense(b.0), len),
+            _ => pick(y, Strided(cond.0, cond.1), Strided(a.0, a.1), Strided(b.0, b.1), len),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn pick<T: Copy>(y: (*mut T, isize), cond: impl Line<u8>, a: impl Line<T>, b: impl Line<T>, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fill(
+            y,
+            len,
+            #[inline(always)]
+            |at| {
+                let (cond, a, b) = (cond.block(at), a.block(at), b.block(at));
+                std::array::from_fn(
+                    #[inline(always)]
+                    |lane| if cond[lane] != 0 { a[lane] } else { b[lane] },
+                )
+            },
+            #[inline(always)]
+            |at| if cond.one(at) != 0 { a.one(at) } else { b.one(at) },
+        );
+    }
+}
+
+/// Writes `op` of each element of a run of `x` to `y`; operands are given as address and stride.
+///
+/// # Safety
+///
+/// Both runs have `len` elements, and they are the same elements or disjoint.
+#[inline(always)]
+pub(crate) unsafe fn simd1<I: Isa>(
+    isa: I,
+    op: &impl SimdUnaryOp<f32>,
+    y: (*mut f32, isize),
+    x: (*const f32, isize),
+    len: usize,
+) {
+    /// Elements staged at a time when a run is strided.
+    const STAGE: usize = 64;
+
+    // SAFETY: the caller's promise; the stage is as long as what is moved through it.
+    unsafe {
+        if y.1 == 1 && x.1 == 1 {
+            return simd_run(isa, op, y.0, x.0, len);
+        }
+        let mut stage = [0f32; STAGE];
+        let mut at = 0;
+        while at < len {
+            let count = STAGE.min(len - at);
+            for (lane, value) in stage[..count].iter_mut().enumerate() {
+                *value = *x.0.offset((at + lane) as isize * x.1);
+            }
+            simd_run(isa, op, stage.as_mut_ptr(), stage.as_ptr(), count);
+            for (lane, value) in stage[..count].iter().enumerate() {
+                *y.0.offset((at + lane) as isize * y.1) = *value;
+            }
+            at += count;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn simd_run<I: Isa>(isa: I, op: &impl SimdUnaryOp<f32>, y: *mut f32, x: *const f32, len: usize) {
+    use rten_simd::ops::BitOps;
+
+    let ops = isa.f32();
+    let lanes = ops.len();
+    let mut at = 0;
+    // SAFETY: both runs have `len` elements, and a mask has the lanes below its count only.
+    unsafe {
+        while at + lanes <= len {
+            ops.store_ptr(op.eval(isa, ops.load_ptr(x.add(at))), y.add(at));
+            at += lanes;
+        }
+        if at < len {
+            let mask = ops.first_n_mask(len - at);
+            ops.store_ptr_mask(op.eval(isa, ops.load_ptr_mask(x.add(at), mask)), y.add(at), mask);
+        }
+    }
+}
