@@ -31,7 +31,7 @@ impl<'a> Alone<'a> {
         if !inner.parking.any_parked(members) {
             return None;
         }
-        let since = inner.birth.elapsed().as_nanos() as u64;
+        let since = inner.now_ns();
         let gap = since.saturating_sub(inner.debt.last_end.load(Ordering::Relaxed));
         let forget = gap > inner.settings.wait.idle_spin().as_nanos() as u64;
         let debt = if forget { 0 } else { inner.debt.ns.load(Ordering::Relaxed) };
@@ -61,7 +61,7 @@ impl<'a> Alone<'a> {
     }
 
     fn elapsed(&self) -> u64 {
-        (self.inner.birth.elapsed().as_nanos() as u64).saturating_sub(self.since)
+        self.inner.now_ns().saturating_sub(self.since)
     }
 
     fn wake(&mut self) {

@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     /// Makes the tags of barriers unique; 0 is never used.
     pub(crate) barrier_tags: OwnLine<AtomicU32>,
     pub(crate) refused: AtomicU64,
-    pub(crate) birth: Instant,
+    birth: Instant,
     /// Every trace ever set: a worker may still write to one that was replaced.
     traces: Mutex<Vec<Arc<Trace>>>,
 }
@@ -76,6 +76,15 @@ impl Inner {
     /// Whether the workers of this process run (and not only those of a parent that forked).
     pub(crate) fn is_ready(&self) -> bool {
         self.settings.ready.load(Ordering::Acquire) == fork::generation().wrapping_add(1)
+    }
+
+    /// Nanoseconds since the pool was built; time stands still in a model.
+    pub(crate) fn now_ns(&self) -> u64 {
+        if cfg!(loom) {
+            0
+        } else {
+            self.birth.elapsed().as_nanos() as u64
+        }
     }
 
     pub(crate) fn is_crowded(&self) -> bool {

@@ -37,6 +37,8 @@ mod fork;
 mod free;
 mod futex;
 mod inner;
+#[cfg(all(test, loom))]
+mod models;
 mod parking;
 mod policy;
 mod pool;

@@ -28,7 +28,9 @@ impl Parking {
     pub(crate) fn park(&self, worker: usize, still_idle: impl Fn() -> bool) {
         let bed = &self.beds[worker];
         bed.store(1, Ordering::Relaxed);
-        self.word(worker).fetch_or(bit(worker), Ordering::Relaxed);
+        // Release: who sees the bit must also come after the 1 in the bed, or its 0 could be the older of the two.
+        let release = if mutated!(RelaxedParkedBit) { Ordering::Relaxed } else { Ordering::Release };
+        self.word(worker).fetch_or(bit(worker), release);
         if !mutated!(SkipParkFence) {
             fence(Ordering::SeqCst);
         }

@@ -24,7 +24,7 @@ impl<T> std::ops::Deref for OwnLine<T> {
 /// Protocol steps that a model can leave out to show that it would notice.
 #[cfg(loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
+pub(crate) enum Mutation {
     /// The parking worker does not look at its word again before it sleeps.
     SkipRecheck,
     /// The parking worker leaves out the fence between its parked bit and that look (F2).
@@ -35,12 +35,16 @@ pub enum Mutation {
     EnterByStore,
     /// A worker leaves by a plain store, so it cannot see that the leader waits.
     LeaveByStore,
+    /// The parked bit is set relaxed: the bed's 1 may come to rest on a waker's 0.
+    RelaxedParkedBit,
     /// The waker clears the parked bit and does not store the bed.
     SkipBedStore,
     /// The post is relaxed: the job fields may arrive after the word.
     RelaxedPost,
     /// The join reads the word relaxed: the share's writes may arrive after it.
     RelaxedJoin,
+    /// A participant arrives at a barrier without the fence before it looks for sleepers.
+    SkipBarrierFence,
 }
 
 #[cfg(loom)]
@@ -51,25 +55,23 @@ mod mutations {
     static ACTIVE: Mutex<Option<Mutation>> = Mutex::new(None);
 
     /// Leaves one step out of every model run until it is called again.
-    pub fn set_mutation(mutation: Option<Mutation>) {
+    pub(crate) fn set_mutation(mutation: Option<Mutation>) {
         *ACTIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = mutation;
     }
 
-    pub(crate) fn mutated(mutation: Mutation) -> bool {
+    pub(crate) fn is_active(mutation: Mutation) -> bool {
         *ACTIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) == Some(mutation)
     }
 }
 
 #[cfg(loom)]
-pub(crate) use mutations::mutated;
-#[cfg(loom)]
-pub use mutations::set_mutation;
+pub(crate) use mutations::{is_active, set_mutation};
 
 /// `mutated!(Step)` is true when a model leaves that step out, and the constant `false` outside models.
 macro_rules! mutated {
     ($step:ident) => {{
         #[cfg(loom)]
-        let left_out = $crate::sync::mutated($crate::sync::Mutation::$step);
+        let left_out = $crate::sync::is_active($crate::sync::Mutation::$step);
         #[cfg(not(loom))]
         let left_out = false;
         left_out

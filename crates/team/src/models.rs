@@ -1,0 +1,221 @@
+//! Loom models of the real leader, worker, beds and barriers.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p threadteam-team --lib models`
+//!
+//! Every wait goes straight to its sleep and no time passes, so a wake-up that is lost is a deadlock that loom reports.
+//! The bodies read a cell that the leader wrote before the section and write one that it reads after, so a missing edge
+//! between post and entry, or between leave and join, is a data race that loom reports. Each mutation leaves one step out
+//! and must make its model fail.
+
+use crate::exec::erase_share;
+use crate::inner::Inner;
+use crate::policy::WaitPolicy;
+use crate::section::{Chunks, Leader};
+use crate::sync::{set_mutation, Mutation};
+use crate::{worker, Participant};
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Models share the mutation and run one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Explores `model` with at most `preemptions` switches away from a thread that could go on.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.log = std::env::var("LOOM_LOG").is_ok();
+    builder.location = builder.log;
+    builder.check(model);
+}
+
+/// The model holds as it is and fails with each of `mutations`.
+fn holds_and_notices(preemptions: usize, mutations: &[Mutation], model: fn()) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    explore(preemptions, model);
+    for &mutation in mutations {
+        set_mutation(Some(mutation));
+        let noticed = catch_unwind(AssertUnwindSafe(|| explore(preemptions, model))).is_err();
+        set_mutation(None);
+        assert!(noticed, "no execution fails with {mutation:?}");
+    }
+}
+
+/// A pool with `workers` running workers, which a model ends itself.
+struct Running {
+    inner: Arc<Inner>,
+    threads: Vec<thread::JoinHandle<()>>,
+    members: Vec<u16>,
+}
+
+impl Running {
+    fn new(workers: usize) -> Self {
+        let inner = Arc::new(Inner::new(workers, WaitPolicy::DEFAULT, Duration::ZERO));
+        inner.settings.ready.store(crate::fork::generation() + 1, std::sync::atomic::Ordering::Relaxed);
+        let threads = (0..workers)
+            .map(|index| {
+                let inner = Arc::clone(&inner);
+                thread::spawn(move || worker::run(&inner, index))
+            })
+            .collect();
+        Running { inner, threads, members: (0..workers as u16).collect() }
+    }
+
+    fn leader(&self, estimate: u64) -> Leader<'_> {
+        Leader { inner: &self.inner, hook: None, estimate }
+    }
+
+    fn end(self) {
+        self.inner.stop();
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A cell per chunk or participant, checked by loom for races.
+struct Cells(Vec<UnsafeCell<u32>>);
+
+// SAFETY: loom checks every access for races.
+unsafe impl Sync for Cells {}
+
+impl Cells {
+    fn new(count: usize) -> Self {
+        Cells((0..count).map(|_| UnsafeCell::new(0)).collect())
+    }
+
+    fn add(&self, at: usize) {
+        // SAFETY: loom reports a racing access.
+        self.0[at].with_mut(|cell| unsafe { *cell += 1 });
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        // SAFETY: loom reports a racing access.
+        self.0[at].with(|cell| unsafe { *cell })
+    }
+}
+
+/// One claimed section of `chunks` chunks, each run once, all visible afterwards.
+fn claimed(running: &Running, chunks: usize, estimate: u64) {
+    let before = Cells::new(1);
+    let seen = Cells::new(chunks);
+    before.add(0);
+    let body = |start: usize, stop: usize| {
+        assert_eq!(before.get(0), 1);
+        (start..stop).for_each(|chunk| seen.add(chunk));
+    };
+    let (call, data) = erase_share(&body);
+    // SAFETY: `body` outlives the section; the model's leader is the only claimant of the members.
+    unsafe { running.leader(estimate).claimed(&running.members, Chunks::of(chunks, chunks), call, data) };
+    (0..chunks).for_each(|chunk| assert_eq!(seen.get(chunk), 1, "chunk {chunk}"));
+}
+
+/// One gang section: every participant once, all visible afterwards.
+fn gang(running: &Running) {
+    let size = running.members.len() + 1;
+    let before = Cells::new(1);
+    let seen = Cells::new(size);
+    before.add(0);
+    let body = |index: usize, _size: usize| {
+        assert_eq!(before.get(0), 1);
+        seen.add(index);
+    };
+    let (call, data) = erase_share(&body);
+    // SAFETY: as in `claimed`.
+    unsafe { running.leader(0).gang(&running.members, call, data) };
+    (0..size).for_each(|index| assert_eq!(seen.get(index), 1, "participant {index}"));
+}
+
+#[test]
+fn a_claimed_section_runs_each_chunk_once_and_shows_its_writes() {
+    holds_and_notices(3, &[Mutation::EnterByStore, Mutation::RelaxedPost, Mutation::RelaxedJoin], || {
+        let running = Running::new(1);
+        claimed(&running, 2, u64::MAX);
+        running.end();
+    });
+}
+
+#[test]
+fn a_section_that_looks_like_the_last_one_is_not_taken_for_it() {
+    holds_and_notices(2, &[], || {
+        let running = Running::new(1);
+        claimed(&running, 2, u64::MAX);
+        claimed(&running, 2, 0);
+        running.end();
+    });
+}
+
+#[test]
+fn stealing_participants_take_each_chunk_once() {
+    holds_and_notices(2, &[], || {
+        let running = Running::new(1);
+        claimed(&running, 4, u64::MAX);
+        running.end();
+    });
+}
+
+#[test]
+fn two_workers_and_the_leader_take_each_chunk_once() {
+    holds_and_notices(1, &[], || {
+        let running = Running::new(2);
+        claimed(&running, 3, u64::MAX);
+        running.end();
+    });
+}
+
+#[test]
+fn a_gang_wakes_a_member_that_is_on_its_way_to_sleep() {
+    let mutations = [
+        Mutation::SkipRecheck,
+        Mutation::SkipParkFence,
+        Mutation::SkipPostFence,
+        Mutation::SkipBedStore,
+        Mutation::RelaxedParkedBit,
+        Mutation::LeaveByStore,
+    ];
+    holds_and_notices(3, &mutations, || {
+        let running = Running::new(1);
+        gang(&running);
+        running.end();
+    });
+}
+
+#[test]
+fn a_gang_after_a_gang_finds_its_member_again() {
+    holds_and_notices(2, &[], || {
+        let running = Running::new(1);
+        gang(&running);
+        gang(&running);
+        running.end();
+    });
+}
+
+#[test]
+fn woken_members_wake_the_rest_of_a_gang() {
+    holds_and_notices(1, &[], || {
+        let running = Running::new(2);
+        gang(&running);
+        running.end();
+    });
+}
+
+#[test]
+fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
+    holds_and_notices(2, &[Mutation::SkipBarrierFence], || {
+        let running = Running::new(1);
+        let cells = Cells::new(2);
+        let tag = running.inner.next_barrier_tag();
+        let body = |index: usize, _size: usize| {
+            cells.add(index);
+            Participant::new(Some((&running.inner, &running.members)), index, tag).barrier().unwrap();
+            assert_eq!(cells.get(1 - index), 1);
+        };
+        let (call, data) = erase_share(&body);
+        // SAFETY: as in `claimed`.
+        unsafe { running.leader(0).gang(&running.members, call, data) };
+        running.end();
+    });
+}
