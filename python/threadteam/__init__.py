@@ -8,6 +8,23 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from threadteam._native import (
+    PAYS,
+    DispatchCosts,
+    DispatchKind,
+    Exec,
+    HostClass,
+    Participant,
+    Pool,
+    PoolStats,
+    Team,
+    TeamExec,
+    WaitOverride,
+    WaitPolicy,
+    WidthCosts,
+    pays_at,
+    width_for_by,
+)
 from threadteam.cpus import Cache, CpuBudget, Topology, cpu_budget, topology
 from threadteam.errors import (
     Cancelled,
@@ -25,21 +42,34 @@ from threadteam.errors import (
     TokenExpired,
     TokenLent,
 )
+from threadteam.native import NativeBody, get_include, native
+from threadteam.tracing import Trace, trace
 
 if TYPE_CHECKING:
     from threadteam import interop, onnx, testing
 
 __all__ = [
+    "PAYS",
     "Cache",
     "Cancelled",
     "CpuBudget",
+    "DispatchCosts",
+    "DispatchKind",
+    "Exec",
+    "HostClass",
     "InternalError",
     "IntoTeamError",
     "MissingExtra",
+    "NativeBody",
+    "Participant",
+    "Pool",
     "PoolClosed",
+    "PoolStats",
     "Refused",
     "RefusedReason",
     "SplitError",
+    "Team",
+    "TeamExec",
     "ThreadStartError",
     "ThreadteamError",
     "TokenBusy",
@@ -47,11 +77,20 @@ __all__ = [
     "TokenExpired",
     "TokenLent",
     "Topology",
+    "Trace",
+    "WaitOverride",
+    "WaitPolicy",
+    "WidthCosts",
     "cpu_budget",
+    "get_include",
     "interop",
+    "native",
     "onnx",
+    "pays_at",
     "testing",
     "topology",
+    "trace",
+    "width_for_by",
 ]
 
 _LAZY = {"interop", "onnx", "testing"}

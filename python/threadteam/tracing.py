@@ -1,0 +1,100 @@
+"""Recording what every participant does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from threadteam import _native
+from threadteam.cpus import cpu_budget
+
+if TYPE_CHECKING:
+    from threadteam.timeline import Timeline
+
+__all__ = ["Trace", "trace"]
+
+EVENTS = 1 << 16
+"""Events kept for each participant: a megabyte of ring."""
+
+
+class Trace:
+    """What was recorded while a `trace` block ran."""
+
+    def __init__(self, rings: _native.Trace) -> None:
+        self._rings = rings
+
+    @property
+    def events(self) -> list[tuple[int, int, str, int]]:
+        """The events by participant and time: (participant, nanoseconds, kind, value).
+
+        Participant 0 stands for callers from outside the pools, ``i + 1`` for worker ``i``. `kind` is ``"publish"``,
+        ``"share_begin"``, ``"share_end"``, ``"join_begin"``, ``"join_end"``, ``"barrier_begin"``, ``"barrier_end"``,
+        ``"park_begin"``, ``"park_end"``, ``"wake"`` or ``"label"``; `value` is a section's number, a label, or a count.
+        """
+        return self._rings.events()
+
+    @property
+    def overwritten(self) -> int:
+        """Events that were lost because a ring was full."""
+        return self._rings.overwritten
+
+    def timeline(self) -> Timeline:
+        """Return the intervals of dispatch, work, barrier, spin and park that the events mean.
+
+        Returns
+        -------
+        Timeline
+            What pictures and the Perfetto export are made from.
+        """
+        from threadteam.timeline import Event, Timeline
+
+        return Timeline((Event(*event) for event in self.events), self._rings.labels())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as JSON that Perfetto (ui.perfetto.dev) reads.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
+        from threadteam import perfetto
+
+        perfetto.write(self.timeline(), os.fspath(path))
+
+
+@contextmanager
+def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS) -> Iterator[Trace]:
+    """Record every dispatch, share, barrier, park and wake of all pools while the block runs.
+
+    Parameters
+    ----------
+    path : path, optional
+        Where to write the trace at the end of the block, as JSON that Perfetto reads.
+    capacity : int, default 65536
+        Events kept for each participant; later ones overwrite the oldest.
+
+    Yields
+    ------
+    Trace
+        Read its `events` after the block, when nothing records any more.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.Pool(2) as pool, tt.trace() as recorded:
+    ...     pool.exec().for_ranges(1000, 10, lambda start, stop: None)
+    >>> any(kind == "publish" for _, _, kind, _ in recorded.events)
+    True
+    """
+    rings = _native.Trace(max(_native._widest(), cpu_budget().count), capacity)
+    recorded = Trace(rings)
+    _native._trace_all(rings)
+    try:
+        yield recorded
+    finally:
+        _native._trace_all(None)
+    if path is not None:
+        recorded.save(path)
