@@ -1,4 +1,4 @@
-"""The step list of a program, interpreted with NumPy alone: an oracle for the planner that shares no code with the core."""
+"""The step list of a program, interpreted with NumPy alone: an oracle for the planner."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ class NumpyProgram:
             return np.zeros(shape, dtype)
         reach = [s * (n - 1) * dtype.itemsize for s, n in zip(strides, shape, strict=True)]
         low, high = offset + sum(min(r, 0) for r in reach), offset + sum(max(r, 0) for r in reach) + dtype.itemsize
-        assert 0 <= low and high <= block.nbytes, f"a view of {row} leaves its {block.nbytes} bytes"
+        assert low >= 0, f"a view of {row} begins before its buffer"
+        assert high <= block.nbytes, f"a view of {row} leaves its {block.nbytes} bytes"
         steps = tuple(s * dtype.itemsize for s in strides)
         return np.ndarray(shape, dtype, buffer=block, offset=offset, strides=steps)
 

@@ -5,17 +5,18 @@ Needs the `onnx` package: `pip install 'threadteam[onnx]'`.
 
 from __future__ import annotations
 
-from ..errors import (
+from threadteam.errors import (
     Fail,
     InvalidArgument,
     InvalidGraph,
     InvalidProtobuf,
     NoSuchFile,
-    NotImplemented,
+    NotImplemented,  # noqa: A004 - the name in ONNX Runtime
     OnnxError,
-    RuntimeException,
     RunTerminated,
+    RuntimeException,
 )
+
 from .binding import IOBinding, OrtValue
 from .options import (
     ExecutionMode,

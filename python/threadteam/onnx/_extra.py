@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import MissingExtra
+from threadteam.errors import MissingExtra
 
 __all__ = ["helper", "numpy_helper", "onnx"]
 

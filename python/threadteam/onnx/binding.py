@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from threadteam.errors import InvalidArgument
+
 from .types import array_type_string
 from .values import Array
 
@@ -35,14 +36,18 @@ class OrtValue:
         self._value = value
 
     @classmethod
-    def ortvalue_from_numpy(cls, array: Array, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+    def ortvalue_from_numpy(cls, array: Array, device_type: str = "cpu", device_id: int = 0) -> OrtValue:  # noqa: ARG003
         """Wrap an array; only the CPU has memory here."""
         check_device(device_type)
         return cls(np.asarray(array))
 
     @classmethod
     def ortvalue_from_shape_and_type(
-        cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+        cls,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,  # noqa: ARG003
     ) -> OrtValue:
         """A new array of this shape and NumPy type."""
         check_device(device_type)
@@ -111,7 +116,7 @@ class IOBinding:
         self,
         name: str,
         device_type: str = "cpu",
-        device_id: int = 0,
+        device_id: int = 0,  # noqa: ARG002 - ONNX Runtime's signature
         element_type: Any = None,
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,

@@ -1,4 +1,4 @@
-"""Patterns of steps that one kernel computes: a product with its bias, and the spelled-out forms of Gelu."""
+"""Patterns of steps that fewer kernels compute: a product and its bias, spelled-out Gelu, one-hot products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .values import Buffer, Step, Tensor
+from .values import Array, Buffer, Step, Tensor
 
 __all__ = ["drop_unused", "fuse"]
 
@@ -24,7 +24,8 @@ def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
     """
     steps = drop_unused(steps, results)
     steps = fuse_gelu(steps, results)
-    return fuse_bias(steps, results)
+    steps = fuse_bias(steps, results)
+    return fuse_lookup(steps, results)
 
 
 def drop_unused(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
@@ -198,3 +199,84 @@ def match_step(term: Term, step: Step, steps: Sequence[Step], uses: Uses, found:
             found[:] = trial
             return True
     return False
+
+
+def fuse_lookup(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """Replace the product of a one-hot matrix with a constant table by looking rows up."""
+    uses = Uses(steps, results)
+    fused: list[Step] = []
+    for step in steps:
+        fused.extend(lookup(step, steps, uses) or [step])
+    return drop_unused(fused, results)
+
+
+def lookup(step: Step, steps: Sequence[Step], uses: Uses) -> list[Step] | None:
+    """The steps that look up what `step` computes as `float(index == range) @ table + bias`, or None.
+
+    An index outside the range has a row of zeros: the table gets one before and one after its rows, and indices are
+    clipped to those. The bias is added to the table. All entries must be finite, since zero times infinity is not zero.
+    """
+    if step.kind != "matmul" or step.attrs["alpha"] != 1.0:
+        return None
+    one_hot, table, bias, y = step.ins[0], step.ins[1], step.ins[2], step.outs[0]
+    rows = constant_rows(table, bias)
+    equal = one_hot_of(one_hot, steps, uses)
+    if rows is None or equal is None or y.size == 0:
+        return None
+    for ramp, index in (equal.ins, equal.ins[::-1]):
+        start = ramp_start(ramp)
+        if start is None or index is None or index.strides[-1] != 0:
+            continue
+        flat = index.slice(index.rank - 1, 0, 1, 1).drop([index.rank - 1]).reshape(y.shape[:-1])
+        if flat is None or index.dtype not in (np.dtype("int32"), np.dtype("int64")):
+            continue
+        made: list[Step] = []
+        for op, limit in (("max", start - 1), ("min", start + rows.shape[0] - 2), ("sub", start - 1)):
+            bound = Tensor.constant(np.asarray(limit, flat.dtype)).expand(flat.shape)
+            clipped = Tensor.allocate(flat.dtype, flat.shape)
+            made.append(Step("binary", [flat, bound], [clipped], {"op": op}, equal.label, flat.size))
+            flat = clipped
+        made.append(Step("gather", [Tensor.constant(rows), flat], [y], {"axis": 0}, step.label))
+        return made
+    return None
+
+
+def constant_rows(table: Tensor | None, bias: Tensor | None) -> Array | None:
+    """A finite constant table with a row of zeros on both sides and a constant bias added to every row."""
+    if table is None or table.rank != 2 or table.buffer.array is None or not table.fills_buffer:
+        return None
+    values = table.buffer.array.reshape(table.shape)
+    if not np.isfinite(values).all():
+        return None
+    rows: Array = np.pad(values, ((1, 1), (0, 0)))
+    if bias is None:
+        return rows
+    array = bias.buffer.array
+    if array is None or array.size != table.shape[1] or bias.strides[-1] != 1 or any(bias.strides[:-1]):
+        return None
+    return np.asarray(rows + array.reshape(-1), rows.dtype)
+
+
+def one_hot_of(tensor: Tensor | None, steps: Sequence[Step], uses: Uses) -> Step | None:
+    """The comparison whose truth values, as numbers, are the tensor."""
+    cast = None if tensor is None else uses.maker(tensor)
+    if cast is None or steps[cast].kind != "cast":
+        return None
+    truth = steps[cast].ins[0]
+    equal = None if truth is None else uses.maker(truth)
+    if equal is None or steps[equal].kind != "compare" or steps[equal].attrs["op"] != "equal":
+        return None
+    same = truth is not None and truth.shape == steps[equal].outs[0].shape == steps[cast].outs[0].shape
+    return steps[equal] if same else None
+
+
+def ramp_start(tensor: Tensor | None) -> int | None:
+    """The first of the consecutive integers that a constant counts along its last axis and only there."""
+    array = None if tensor is None else tensor.buffer.array
+    if tensor is None or array is None or tensor.rank == 0 or array.size != tensor.shape[-1] or array.size < 2:
+        return None
+    steps = [step for extent, step in zip(tensor.shape[:-1], tensor.strides[:-1], strict=True) if extent > 1]
+    flat = array.reshape(-1)
+    if any(steps) or tensor.strides[-1] != 1 or tensor.offset or flat.dtype.kind != "i":
+        return None
+    return int(flat[0]) if bool(np.all(np.diff(flat) == 1)) else None

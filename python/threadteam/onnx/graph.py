@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidGraph
+from threadteam.errors import InvalidGraph
+
 from ._extra import helper, numpy_helper, onnx
 from .types import dtype_of, type_string
 from .values import Array

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from threadteam.errors import InvalidArgument
+
 from .graph import ValueSpec
 from .types import array_type_string
 from .values import Array

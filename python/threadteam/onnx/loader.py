@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
+from threadteam.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
+
 from ._extra import onnx
 from .graph import Graph, build_graph
 from .reference import check_operators

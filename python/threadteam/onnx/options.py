@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import InvalidArgument
+from threadteam.errors import InvalidArgument
 
 __all__ = [
     "ExecutionMode",
@@ -141,7 +141,7 @@ class RunOptions:
     """
 
     def __init__(self) -> None:
-        from .. import _native
+        from threadteam import _native
 
         self.flag = _native.CancelFlag()
         """What native steps look at."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Fail, InvalidGraph, OnnxError
+from threadteam.errors import Fail, InvalidGraph, OnnxError
+
 from .fusion import fuse
 from .graph import Graph, Node
 from .lowering import Context, NeedsValue, Unsupported, is_lowered, lower
@@ -158,7 +159,7 @@ class Planner:
 
     def _fold(self, node: Node, values: Mapping[str, Value]) -> dict[str, Array] | None:
         """The results of a node with constant inputs, or None when it is not to be folded."""
-        if node.op in NONDETERMINISTIC and not node.domain or node.has_body:
+        if (node.op in NONDETERMINISTIC and not node.domain) or node.has_body:
             return None
         inputs = {name: values[name] for name in node.needs}
         if not all(isinstance(value, np.ndarray) for value in inputs.values()):
@@ -270,7 +271,7 @@ class Planner:
                         values[node.outputs[index]] = value
                 if all(name in values for name in node.outputs if name):
                     return True
-        if self._python_step(node, values, constants, stage):
+        if self._python_step(node, values, stage):
             return True
         stage.ready.append(node)
         return False
@@ -289,11 +290,10 @@ class Planner:
         self,
         node: Node,
         values: dict[str, Value],
-        constants: dict[int, tuple[Array, Tensor]],
         stage: StageDraft,
     ) -> bool:
         """Evaluate the node between kernel steps, if the shapes of its results are known."""
-        if node in self.unpredictable or node.op in NONDETERMINISTIC and not node.domain:
+        if node in self.unpredictable or (node.op in NONDETERMINISTIC and not node.domain):
             return False
         inputs = {name: values[name] for name in node.needs}
         types = types_of(inputs)

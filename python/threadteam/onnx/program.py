@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import _native
+from threadteam import _native
+
 from .arena import Arena, assign_offsets, place_outputs, share_in_place, write_parts_in_place
 from .planner import StageDraft
 from .types import storage_dtype

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotImplemented, RunTerminated, RuntimeException
+from threadteam.errors import RunTerminated, RuntimeException
+
 from ._extra import helper, onnx
 from .bodies import Loop, Scan
 from .graph import Graph, Node
@@ -194,7 +195,7 @@ def check_operators(graph: Graph) -> None:
         names = ", ".join(f"{domain or 'ai.onnx'}:{op}" for domain, op in unknown)
         sets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
         missing = "".join(f"; the domain '{domain or 'ai.onnx'}' is not imported" for domain in undeclared)
-        raise NotImplemented(f"operators without an implementation: {names} (operator sets: {sets}){missing}")
+        raise NotImplementedError(f"operators without an implementation: {names} (operator sets: {sets}){missing}")
 
 
 def walk(nodes: Iterable[Any]) -> Iterable[Any]:

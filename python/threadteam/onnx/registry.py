@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Fail
+from threadteam.errors import Fail
 
 __all__ = ["ExecutorInfo", "Lease", "Policy", "Registry", "registry"]
 
@@ -142,7 +142,7 @@ class Registry:
 
 def make_pool(policy: Policy) -> Any:
     """A pool whose workers start at first use."""
-    from .. import Pool, WaitPolicy
+    from threadteam import Pool, WaitPolicy
 
     wait = None if policy.spinning else WaitPolicy(idle_spin=0.0)
     return Pool(policy.width, name="threadteam-onnx", wait=wait)

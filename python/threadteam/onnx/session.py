@@ -6,12 +6,13 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from ..cpus import cpu_budget
-from ..errors import Fail, InvalidArgument, RunCancelled, RunTerminated, RuntimeException, StepError
+from threadteam.cpus import cpu_budget
+from threadteam.errors import Fail, InvalidArgument, RunCancelled, RunTerminated, RuntimeException, StepError
+
 from .binding import IOBinding, OrtValue
 from .graph import Graph, ValueSpec
 from .inputs import InputReader, check_names, row_major, shape_text
@@ -71,7 +72,7 @@ class InferenceSession:
         path_or_bytes: Any,
         sess_options: SessionOptions | None = None,
         providers: Sequence[Any] | None = None,
-        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,  # noqa: ARG002 - ONNX Runtime's signature
         *,
         on: Any = None,
         **_: Any,
@@ -320,7 +321,7 @@ class InferenceSession:
         if finalizer is not None:
             finalizer()
 
-    def __enter__(self) -> InferenceSession:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -361,7 +362,7 @@ class InferenceSession:
         """It has no options."""
         return {_PROVIDER: {}}
 
-    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Any = None) -> None:
+    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Any = None) -> None:  # noqa: ARG002
         """Accepted when the CPU is among them."""
         check_providers(providers)
 
@@ -519,7 +520,8 @@ def own(results: list[Any], values: Mapping[str, Any], stage: Stage) -> list[Any
     seen: set[int] = set()
     owned = []
     given = {id(value) for value in values.values()}
-    for value in results:
+    for result in results:
+        value = result
         if isinstance(value, np.ndarray) and (
             id(value) in given
             or id(value) in seen

@@ -13,12 +13,13 @@ __all__ = ["dtype_of", "elem_type_of", "native_dtype", "storage_dtype", "type_st
 
 _NAMES = {"FLOAT": "float", "DOUBLE": "double"}
 
-_STORAGE = {
+_STORAGE: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype("float16"): np.dtype("uint16"),
     np.dtype("complex64"): np.dtype("uint64"),
 }
 _NATIVE = frozenset(
-    np.dtype(name) for name in "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float32 float64".split()
+    np.dtype(name)
+    for name in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 )
 
 
@@ -32,7 +33,8 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
     """
     if elem_type == onnx.TensorProto.STRING:
         return np.dtype(object)
-    return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    found: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    return found
 
 
 def elem_type_of(dtype: np.dtype[Any]) -> int:
@@ -66,7 +68,7 @@ def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 def tensor_type_name(elem_type: int) -> str:
     """The name that ONNX Runtime gives an element type, such as `float` or `int64`."""
-    name = onnx.TensorProto.DataType.Name(elem_type)
+    name: str = onnx.TensorProto.DataType.Name(elem_type)
     return _NAMES.get(name, name.lower())
 
 

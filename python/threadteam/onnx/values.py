@@ -184,7 +184,7 @@ class Tensor:
         return replace(self, shape=shape, strides=tuple(0 if n == 1 else next(real) for n in shape))
 
     def diagonal_windows(self, axis: int, count: int, step: int, taps: int, dilation: int) -> Tensor:
-        """The overlapping windows along `axis`: that axis becomes `count` windows, and a last axis of `taps` is added."""
+        """The overlapping windows along `axis`: it becomes `count` windows, and an axis of `taps` comes last."""
         shape, strides = list(self.shape), list(self.strides)
         inner = strides[axis] * dilation
         shape[axis], strides[axis] = count, strides[axis] * step

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..values import Tensor
+from threadteam.onnx.values import Tensor
+
 from .arithmetic import binary
 from .context import REAL, Context, Unsupported, lowers
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..values import Tensor
+from threadteam.onnx.values import Tensor
+
 from .context import REAL, Context, Unsupported, lowers
 
 __all__ = ["binary"]
@@ -61,7 +62,7 @@ def lower_pow(context: Context) -> None:
         context.bind(binary(context, "mul", binary(context, "mul", base, base), base))
         return
     if exponent.dtype != base.dtype:
-        if exponent.dtype.kind not in "fiu" or exponent.dtype.itemsize < 4 and exponent.dtype.kind == "f":
+        if exponent.dtype.kind not in "fiu" or (exponent.dtype.itemsize < 4 and exponent.dtype.kind == "f"):
             raise Unsupported
         cast = context.new(base.dtype, exponent.shape)
         context.emit("cast", [exponent], [cast])

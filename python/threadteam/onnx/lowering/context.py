@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...errors import InvalidGraph
-from ..graph import Graph, Node
-from ..types import storage_dtype
-from ..values import MAX_RANK, Array, Opaque, Shape, Step, Tensor, Value
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.graph import Graph, Node
+from threadteam.onnx.types import storage_dtype
+from threadteam.onnx.values import MAX_RANK, Array, Opaque, Shape, Step, Tensor, Value
 
 __all__ = ["REAL", "Context", "NeedsValue", "Unsupported", "is_lowered", "lower", "lowers"]
 
@@ -27,11 +27,11 @@ ELEMENT_WISE = frozenset({"unary", "binary", "compare", "select", "copy", "cast"
 _LOWERINGS: dict[str, Lowering] = {}
 
 
-class Unsupported(Exception):  # noqa: N818 - a signal to the planner, not an error
+class Unsupported(Exception):
     """No kernel takes these operands; the planner uses the reference implementation."""
 
 
-class NeedsValue(Exception):  # noqa: N818 - a signal to the planner, not an error
+class NeedsValue(Exception):
     """The shapes depend on the contents of the value `name`, known only when the model runs."""
 
     def __init__(self, name: str) -> None:

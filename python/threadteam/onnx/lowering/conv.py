@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import InvalidGraph
-from ..values import Array, Shape, Tensor
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.values import Array, Shape, Tensor
+
 from .context import Context, Unsupported, lowers
 from .matmul import product
 
@@ -110,7 +111,7 @@ def lower_conv(context: Context) -> None:
     samples, channels, filters = x.shape[0], x.shape[1], w.shape[0]
     if w.shape[1] * groups != channels or filters % groups:
         raise InvalidGraph(
-            f"node {context.node}: weights {list(w.shape)} in {groups} groups do not fit an input of {channels} channels"
+            f"node {context.node}: weights {list(w.shape)} in {groups} groups do not fit {channels} channels"
         )
     window = Window.read(context, x.shape[2:], w.shape[2:])
     columns, depth = math.prod(window.out), w.shape[1] * math.prod(window.kernel)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidGraph
-from .._extra import numpy_helper
-from ..values import Array
+from threadteam.errors import InvalidGraph
+from threadteam.onnx._extra import numpy_helper
+from threadteam.onnx.values import Array
+
 from .context import Context, Unsupported, lowers
 
 __all__: list[str] = []

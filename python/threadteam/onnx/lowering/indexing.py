@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from ...errors import InvalidGraph
-from ..values import MAX_RANK, Tensor
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.values import MAX_RANK, Tensor
+
 from .context import Context, Unsupported, lowers
 
 __all__: list[str] = []
@@ -49,7 +52,7 @@ def evenly_spaced(data: Tensor, indices: np.ndarray[tuple[int, ...], np.dtype[np
     if indices.ndim > 1 or not flat:
         return None
     step = flat[1] - flat[0] if len(flat) > 1 else 1
-    if step == 0 or any(b - a != step for a, b in zip(flat, flat[1:], strict=False)):
+    if step == 0 or any(b - a != step for a, b in itertools.pairwise(flat)):
         return None
     view = data.slice(axis, flat[0], step, len(flat))
     return view.drop([axis]) if indices.ndim == 0 else view

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from ...errors import InvalidGraph
-from ..values import MAX_RANK, Tensor
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.values import MAX_RANK, Tensor
+
 from .context import Context, Unsupported, lowers
 
 __all__: list[str] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..types import native_dtype
-from ..values import Tensor
+from threadteam.onnx.types import native_dtype
+from threadteam.onnx.values import Tensor
+
 from .arithmetic import aligned
 from .context import Context, Unsupported, lowers
 

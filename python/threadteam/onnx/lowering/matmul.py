@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...errors import InvalidGraph
-from ..values import Shape, Tensor
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.values import Shape, Tensor
+
 from .context import Context, lowers
 
 __all__ = ["product"]

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from ..values import Array, Tensor
+from threadteam.onnx.values import Array, Tensor
+
 from .arithmetic import binary
 from .context import Context, Unsupported, lowers
 
@@ -43,7 +44,7 @@ def lower_layer_norm(context: Context) -> None:
     x = context.tensor(0)
     axis = context.axis(context.attr("axis", -1), x.rank)
     wants = [index < len(context.node.outputs) and bool(context.node.outputs[index]) for index in (1, 2)]
-    if any(wants) and x.dtype != np.float32 or context.attr("stash_type", 1) not in (1, 11):
+    if (any(wants) and x.dtype != np.float32) or context.attr("stash_type", 1) not in (1, 11):
         raise Unsupported
     if x.size == 0:
         raise Unsupported

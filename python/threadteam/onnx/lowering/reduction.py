@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..values import Tensor
+from threadteam.onnx.values import Tensor
+
 from .context import Context, Unsupported, lowers
 
 __all__ = ["reduce"]
@@ -35,10 +36,7 @@ def lower_reduce(context: Context) -> None:
     """Axes come from an attribute or, in later operator sets, from an input."""
     context.require_real(0)
     x = context.tensor(0)
-    if context.has(1):
-        axes = context.integers(1)
-    else:
-        axes = list(context.attr("axes", ()))
+    axes = context.integers(1) if context.has(1) else list(context.attr("axes", ()))
     if not axes and context.attr("noop_with_empty_axes", 0):
         if context.op not in _UNCHANGED_WITHOUT_AXES:
             raise Unsupported

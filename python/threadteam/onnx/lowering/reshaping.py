@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from ...errors import InvalidGraph
-from ..values import Array, Shape, Tensor, Value
+from threadteam.errors import InvalidGraph
+from threadteam.onnx.values import Array, Shape, Tensor, Value
+
 from .context import Context, Unsupported, lowers
 
 __all__: list[str] = []
@@ -139,7 +140,8 @@ def lower_slice(context: Context) -> None:
     """A view with bounds from attributes (before operator set 10) or known inputs."""
     x = context.tensor(0)
     if context.opset < 10:
-        starts, stops = list(context.attr("starts", ())), list(context.attr("ends", ()))
+        starts: list[int] = list(context.attr("starts", ()))
+        stops: list[int] = list(context.attr("ends", ()))
         given = list(context.attr("axes", tuple(range(len(starts)))))
         steps = [1] * len(starts)
     else:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..types import dtype_of, native_dtype
+from threadteam.onnx.types import dtype_of, native_dtype
+
 from .context import Context, Unsupported, lowers
 
 __all__: list[str] = []
