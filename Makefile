@@ -56,5 +56,5 @@ $(VENV)/.packages: pyproject.toml scripts/requirements.py | $(BIN)/python
 
 $(VENV)/.built: $(RUST_SOURCES) $(VENV)/.packages
 	@$(call require,cargo)echo "==> Building the extension module (minutes on the first run, seconds later)"
-	@VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release
+	@VIRTUAL_ENV="$(abspath $(VENV))" PIP_QUIET=1 $(BIN)/maturin develop --release
 	@touch $@

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from threadteam.extras import require
@@ -36,7 +36,7 @@ _TEXT = {Activity.DISPATCH: "D", Activity.BARRIER: "B", Activity.SPIN: ".", Acti
 _PRIORITY = (Activity.DISPATCH, Activity.BARRIER, Activity.WORK, Activity.SPIN, Activity.PARK)
 
 
-def draw(timeline: Timeline, paths: Sequence[str | Path], title: str = "") -> None:
+def draw(timeline: Timeline, paths: Sequence[str | PathLike[str]], title: str = "") -> None:
     """Write pictures of a timeline: some runs, one run, and one join with the dispatch after it.
 
     Parameters
@@ -226,7 +226,8 @@ def _headline(timeline: Timeline, title: str) -> str:
     runs = max(1, len(timeline.runs))
     total = sum(parts.operators.values()) + parts.dispatch + parts.barrier
     figures = (
-        f"per run: operators {duration(sum(parts.operators.values()) / runs)}, dispatch {duration(parts.dispatch / runs)}, "
+        f"per run: operators {duration(sum(parts.operators.values()) / runs)}, "
+        f"dispatch {duration(parts.dispatch / runs)}, "
         f"barrier {duration(parts.barrier / runs)}, together {duration(total / runs)}; "
         f"participants idle {parts.idle_share:.0%} (means of {len(timeline.runs) or 1} runs)"
     )

@@ -6,7 +6,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from os import PathLike
 from typing import NamedTuple
 
 __all__ = ["Activity", "Event", "Interval", "RunParts", "Timeline"]
@@ -58,9 +58,9 @@ class Interval(NamedTuple):
 class RunParts:
     """Where the time of the recorded runs goes, in seconds, summed over them.
 
-    `operators` is the wall time of each step on the calling thread, in order of appearance, without the time it spends on
-    dispatching (`dispatch`) and waiting (`barrier`); `idle_share` is the part of all participants' time, from the first
-    step or section to the last, in which they neither work nor dispatch.
+    `operators` is the wall time of each step on the calling thread, in order of appearance, without the time it spends
+    on dispatching (`dispatch`) and waiting (`barrier`); `idle_share` is the part of all participants' time, during the
+    runs, in which they neither work nor dispatch.
     """
 
     operators: dict[str, float]
@@ -87,7 +87,7 @@ class _Lane:
         self._labels.append(label)
 
     def pop(self, ns: int, activity: Activity, section: int | None = None) -> None:
-        """Leave the innermost `activity` (of `section`); what the ring's overwritten part began is assumed until now."""
+        """Leave the innermost `activity` (of `section`); what was overwritten is assumed."""
         self.flush(ns)
         for depth in reversed(range(len(self._stack))):
             if self._stack[depth][0] is activity and section in (None, self._stack[depth][1]):
@@ -176,6 +176,32 @@ class Timeline:
             for interval in self.intervals
             if interval.start < end and interval.end > start
         ]
+
+    def draw(self, *paths: str | PathLike[str], title: str = "") -> None:
+        """Write pictures: some runs, one run, and one join with the dispatch after it.
+
+        Parameters
+        ----------
+        *paths : path
+            One file each, its format chosen by the suffix (``.png``, ``.svg``, ``.pdf``).
+        title : str, optional
+            What ran; the figures are added to it.
+
+        Raises
+        ------
+        MissingExtra
+            When matplotlib is not installed.
+        ValueError
+            When nothing was recorded.
+        """
+        from threadteam import picture
+
+        picture.draw(self, paths, title)
+
+    def __str__(self) -> str:
+        from threadteam import picture
+
+        return picture.text(self)
 
     def parts(self) -> RunParts:
         """Where the time of the recorded runs goes; without runs, the time from the first section to the last."""
@@ -272,8 +298,3 @@ def typical_window(runs: Sequence[tuple[int, int]], count: int) -> tuple[int, in
         key=lambda stretch: stretch[1] - stretch[0],
     )
     return stretches[len(stretches) // 2]
-
-
-def gaps(runs: Sequence[tuple[int, int]]) -> list[int]:
-    """The time between consecutive runs."""
-    return [later[0] - earlier[1] for earlier, later in pairwise(runs)]

@@ -1,9 +1,10 @@
 """One model on several execution systems, side by side: our teams, OpenMP, ONNX Runtime, NumPy."""
 
+from threadteam.compare.artifacts import write
 from threadteam.compare.case import Case
 from threadteam.compare.chains import Chain, chains
 from threadteam.compare.models import select
-from threadteam.compare.report import case_table, summary_table
+from threadteam.compare.report import case_table, explanation, summary_table
 from threadteam.compare.results import ArmResult, CaseResult, Comparison
 from threadteam.compare.runner import Settings, compare, default_threads
 
@@ -18,6 +19,8 @@ __all__ = [
     "chains",
     "compare",
     "default_threads",
+    "explanation",
     "select",
     "summary_table",
+    "write",
 ]

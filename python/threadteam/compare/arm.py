@@ -8,7 +8,7 @@ import sys
 import time
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 from threadteam.compare.case import Case
 from threadteam.compare.systems import Decomposition, system
@@ -23,8 +23,6 @@ _PATIENCE = 300.0
 #: How long idle threads may go on spinning after a turn before the next arm starts; libomp blocks after 0.2 s.
 _QUIET = 0.5
 _QUIET_POLL = 0.0005
-
-_Answer = TypeVar("_Answer")
 
 
 class ArmFailed(ThreadteamError):
@@ -54,11 +52,6 @@ class Arm:
         )
         other.close()
 
-    @property
-    def label(self) -> str:
-        """The system and its width."""
-        return f"{self.name} on {self.threads} thread{'s' if self.threads > 1 else ''}"
-
     def open(self) -> Opened | Skipped:
         """Wait until the system is imported."""
         return cast(Opened | Skipped, self._request("open"))
@@ -72,7 +65,7 @@ class Arm:
         return cast(Turn, self._request("time", runs, warm_up))
 
     def decompose(self, runs: int) -> Decomposition | None:
-        """Where the time of the loaded case goes, over `runs` traced runs."""
+        """Where the time of the loaded case goes, over `runs` traced runs; it is not loaded any more afterwards."""
         return cast(Decomposition | None, self._request("decompose", runs))
 
     def unload(self) -> None:
@@ -100,13 +93,13 @@ class Arm:
             self._pipe.send((name, arguments))
             if not self._pipe.poll(_PATIENCE):
                 self._process.kill()
-                raise ArmFailed(f"{self.label} gave no answer in {_PATIENCE:.0f} s and was stopped")
+                raise ArmFailed(f"it gave no answer in {_PATIENCE:.0f} s and was stopped")
             answer = self._pipe.recv()
         except (EOFError, OSError):
             status = self._process.wait()
-            raise ArmFailed(f"{self.label} ended with status {status} during {name!r}") from None
+            raise ArmFailed(f"its process ended with status {status} during {name!r}") from None
         if isinstance(answer, Exception):
-            raise ArmFailed(f"{self.label}: {answer}")
+            raise ArmFailed(str(answer))
         return answer
 
 

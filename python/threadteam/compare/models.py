@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from threadteam.compare.case import Array, Case
 from threadteam.compare.chains import chains
 from threadteam.extras import require
 
-__all__ = ["MODEL_TOLERANCE", "select"]
+__all__ = ["MODEL_TOLERANCE", "random_inputs", "select"]
 
 MODEL_TOLERANCE = 1e-4
 _MAGIKA_MODEL = "models/standard_v3_3/model.onnx"
@@ -137,8 +137,10 @@ def _file_case(path: Path) -> Case:
     return Case(path.stem, f"{path.name} on random inputs", model, inputs, MODEL_TOLERANCE)
 
 
-def random_inputs(graph: Any, seed: int = 0) -> dict[str, Array]:
+def random_inputs(graph: Any, *, without: Container[str] = (), seed: int = 0) -> dict[str, Array]:
     """Reproducible inputs for an ONNX graph: symbolic extents are 1, integers 0 or 1, floats normal.
+
+    Inputs whose name is in `without` are left out.
 
     Raises
     ------
@@ -150,7 +152,7 @@ def random_inputs(graph: Any, seed: int = 0) -> dict[str, Array]:
     constants = {tensor.name for tensor in graph.initializer}
     inputs: dict[str, Array] = {}
     for value in graph.input:
-        if value.name in constants:
+        if value.name in constants or value.name in without:
             continue
         tensor = value.type.tensor_type
         if not value.type.HasField("tensor_type") or tensor.elem_type == onnx.TensorProto.STRING:

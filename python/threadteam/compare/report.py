@@ -25,10 +25,10 @@ _NAMED_OPERATORS = 4
 def explanation() -> str:
     """What the columns of a case's table mean."""
     return (
-        "first: the first run after loading. median, p90, worst: single runs in the steady state. CPU: CPU time of the\n"
-        "process per run, spinning threads included. speed-up: over the same system on one thread. vs ORT: median over\n"
-        "ONNX Runtime's at its best width, below 1 is faster. operators: time inside operators. D+B: dispatch and barrier.\n"
-        "idle: the part of the participants' time without work."
+        "first: the first run after loading. median, p90, worst: single runs in the steady state. CPU: CPU time of\n"
+        "the process per run, spinning included. speed-up: over the same system on one thread. vs ORT: median over\n"
+        "ONNX Runtime's at its best width, below 1 is faster. operators: time inside operators. D+B: dispatch and\n"
+        "barrier. idle: the part of the participants' time without work."
     )
 
 

@@ -99,8 +99,8 @@ class CaseResult:
 class Comparison:
     """A whole comparison.
 
-    `machine` describes where it ran, `versions` the systems by name, `skipped` the systems and models that were left out
-    with the reason; `round_trip` is the time of a cache line between two CPUs and back, in seconds.
+    `machine` describes where it ran, `versions` the systems by name, `skipped` the systems and models that were left
+    out with the reason; `round_trip` is the time of a cache line between two CPUs and back, in seconds.
     """
 
     machine: dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from threadteam.compare.arm import Arm, ArmFailed
 from threadteam.compare.case import Array, Case, largest_difference
 from threadteam.compare.probe import round_trip
 from threadteam.compare.results import ArmResult, CaseResult, Comparison
-from threadteam.compare.systems import SYSTEMS
+from threadteam.compare.systems import SYSTEMS, system
 from threadteam.compare.worker import Skipped
 from threadteam.cpus import cpu_budget
 
@@ -50,6 +50,25 @@ class Settings:
     systems: Sequence[str] = tuple(SYSTEMS)
     threads: Sequence[int] = (1,)
     repeat: int = 5
+
+    @classmethod
+    def parse(cls, systems: str = "", threads: str = "", repeat: int = 5) -> Settings:
+        """Settings from comma-separated lists; an empty one means the default.
+
+        Examples
+        --------
+        >>> Settings.parse(systems="numpy", threads="1, 2").threads
+        (1, 2)
+        """
+        names = tuple(name.strip() for name in systems.split(",") if name.strip()) or tuple(SYSTEMS)
+        for name in names:
+            system(name)
+        widths = []
+        for word in filter(None, (word.strip() for word in threads.split(","))):
+            if not word.isdecimal() or int(word) < 1:
+                raise ValueError(f"threads are whole numbers from 1 on, separated by commas, not {word!r}")
+            widths.append(int(word))
+        return cls(names, tuple(dict.fromkeys(widths)) or default_threads(), repeat)
 
 
 def default_threads() -> tuple[int, ...]:
@@ -138,7 +157,8 @@ def _compare_case(case: Case, arms: list[Arm], repeat: int, on_step: Callable[[s
     on_step(f"{case.name}: where the time goes")
     for arm, row in timed:
         _guard(row, lambda arm=arm, row=row: _decompose(arm, row))  # type: ignore[misc]
-        _guard(row, arm.unload)
+        with suppress(ArmFailed):
+            arm.unload()
     return result
 
 

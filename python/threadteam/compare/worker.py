@@ -55,7 +55,7 @@ class Worker:
     def __init__(self, name: str, threads: int) -> None:
         self._system = system(name)(threads)
         self._baseline: int | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: tuple[Case, Loaded] | None = None
 
     def open(self) -> Opened | Skipped:
         """Import the system."""
@@ -78,14 +78,14 @@ class Worker:
         ready = time.perf_counter()
         outputs = loaded.run()
         done = time.perf_counter()
-        self._loaded = loaded
+        self._loaded = case, loaded
         count = _thread_count()
         threads = None if count is None or self._baseline is None else count - self._baseline + 1
         return FirstRun(ready - start, done - ready, [output.copy() for output in outputs], threads)
 
     def time(self, runs: int, warm_up: int) -> Turn:
         """Run the loaded case `warm_up` times, then `runs` times under the clock."""
-        run = self._case().run
+        run = self._held()[1].run
         clock = time.perf_counter_ns
         stamps = [0] * runs
         gc.collect()
@@ -104,17 +104,19 @@ class Worker:
         return Turn([stamp / 1e9 for stamp in stamps], cpu / 1e9)
 
     def decompose(self, runs: int) -> Decomposition | None:
-        """Where the time of the loaded case goes."""
-        return self._system.decompose(self._case(), runs)
+        """Where the time of the loaded case goes; it is not loaded any more afterwards."""
+        case = self._held()[0]
+        self.unload()
+        return self._system.decompose(case, runs)
 
     def unload(self) -> None:
         """Release the loaded case."""
         if self._loaded is not None:
-            self._loaded.close()
+            self._loaded[1].close()
             self._loaded = None
             gc.collect()
 
-    def _case(self) -> Loaded:
+    def _held(self) -> tuple[Case, Loaded]:
         if self._loaded is None:
             raise RuntimeError("no case is loaded")
         return self._loaded

@@ -60,8 +60,8 @@ class Loaded:
 class System(abc.ABC):
     """One way to run a model on a number of threads, in a process of its own.
 
-    A subclass names itself in `name` and implements `version` and `load`. The process calls the constructor once, before
-    anything of the system is imported, with the environment of `environment` in place. `decompose` is implemented by
+    A subclass names itself in `name` and implements `version` and `load`. The process calls the constructor once, with
+    the variables of `environment` in place, before anything of the system is imported. `decompose` is implemented by
     systems that can say where the time goes.
     """
 
@@ -98,7 +98,7 @@ class System(abc.ABC):
             When the system cannot run this case.
         """
 
-    def decompose(self, loaded: Loaded, runs: int) -> Decomposition | None:
-        """Where the time of `runs` runs goes; None when the system cannot tell."""
-        del loaded, runs
+    def decompose(self, case: Case, runs: int) -> Decomposition | None:
+        """Where the time of `runs` runs of `case` goes; None when the system cannot tell."""
+        del case, runs
         return None

@@ -1,0 +1,65 @@
+//! Traces for Python: the rings, and their events as tuples.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use threadteam::trace::{Kind, Trace};
+
+/// Most events per participant: 2 GiB of rings for a machine of 128 CPUs.
+const MOST_EVENTS: usize = 1 << 20;
+
+/// The rings that a pool or an OpenMP runtime records into.
+#[pyclass(frozen, name = "Trace", module = "threadteam._native")]
+pub(crate) struct PyTrace(Arc<Trace>);
+
+impl PyTrace {
+    /// The runtime's own object.
+    pub(crate) fn core(&self) -> &Arc<Trace> {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl PyTrace {
+    /// Rings of `capacity` events for `participants` participants; later events overwrite the oldest.
+    #[new]
+    fn new(participants: usize, capacity: usize) -> PyResult<PyTrace> {
+        if !(1..=MOST_EVENTS).contains(&capacity) || !(1..=usize::from(u16::MAX)).contains(&participants) {
+            return Err(PyValueError::new_err(format!(
+                "a trace has 1 to {} participants of 1 to {MOST_EVENTS} events, not {participants} of {capacity}",
+                u16::MAX
+            )));
+        }
+        Ok(PyTrace(Arc::new(Trace::new(participants, capacity))))
+    }
+
+    /// The events as (participant, nanoseconds, kind, value), by participant and time; call it when nothing records.
+    fn events(&self) -> Vec<(usize, u64, &'static str, u64)> {
+        let events = self.0.events();
+        events.into_iter().map(|event| (event.participant, event.ns, event.kind.name(), event.value)).collect()
+    }
+
+    /// What the labels of programs stand for.
+    fn labels(&self) -> BTreeMap<u64, String> {
+        self.0.label_names().into_iter().map(|(label, name)| (label, name.to_string())).collect()
+    }
+
+    /// Records that what follows on the calling thread belongs to label `value`; 0 ends it.
+    fn label(&self, value: u64) {
+        self.0.record(Kind::Label, value);
+    }
+
+    /// How many events were overwritten.
+    #[getter]
+    fn overwritten(&self) -> usize {
+        self.0.overwritten()
+    }
+
+    /// How many participants have a ring.
+    #[getter]
+    fn participants(&self) -> usize {
+        self.0.participants()
+    }
+}

@@ -1,0 +1,227 @@
+"""The command line: every command has `--json`, one-line errors, and progress on standard error."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from threadteam.errors import ThreadteamError
+from threadteam.units import duration
+
+__all__ = ["app", "run"]
+
+#: Exit statuses: a command failed; it was used wrongly; a comparison found a wrong result; Ctrl-C.
+FAILED, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
+#: Set to see where an error came from.
+TRACEBACK = "THREADTEAM_TRACEBACK"
+
+#: The base of typer's usage errors; it has no public name in the versions that carry their own click.
+_UsageError = cast(type[Exception], typer.BadParameter.__mro__[2])
+
+app = typer.Typer(
+    name="threadteam",
+    help="One explicit token for a share of one thread pool, for a whole CPU numeric stack.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of tables.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads, the calling one included [default: the CPU budget].")
+]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit status; an error is one line on standard error."""
+    try:
+        status = app(args=list(arguments) or ["--help"], prog_name="threadteam", standalone_mode=False)
+    except _UsageError as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        _complain(f"{message.removesuffix('.')} (threadteam --help shows the commands and options)")
+        return USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe has gone, as in `threadteam info | head -1`; nothing is left to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exc()
+        expected = isinstance(error, ThreadteamError | OSError | ValueError | ImportError)
+        _complain(str(error) if expected else f"{type(error).__name__}: {error} ({TRACEBACK}=1 shows where)")
+        return FAILED
+    return status if isinstance(status, int) else 0
+
+
+@app.command()
+def info(json: Json = False) -> None:
+    """Show the versions, the CPUs this process may use and why, and what is installed."""
+    from threadteam.info import describe
+
+    found = describe()
+    if json:
+        _print_json(found)
+        return
+    extras = ", ".join(f"{name} {'installed' if there else 'missing'}" for name, there in found["extras"].items())
+    openmp = found["openmp"] or "none found"
+    rows = {
+        "threadteam": f"{found['threadteam']} on {found['python']}, {found['system']}",
+        "CPU budget": found["cpu_budget"]["explained"],
+        "extras": extras,
+        "OpenMP": openmp,
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':<12} {value}")
+
+
+@app.command("run")
+def run_model(
+    model: Annotated[Path, typer.Argument(help="The ONNX file.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="An input's values; random ones where not given."),
+    ] = None,
+    threads: Threads = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed runs after the first.")] = 10,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz file.")] = None,
+    json: Json = False,
+) -> None:
+    """Run an ONNX model and show its outputs and times."""
+    from threadteam.model_run import run_model as run_times
+
+    with _progress(repeat + 2) as step:
+        result = run_times(model, _input_files(inputs or []), threads, repeat, output, step)
+    if json:
+        _print_json(result)
+        return
+    for name, shape in result["outputs"].items():
+        print(f"{name}: {shape['dtype']} {shape['shape']}, least {shape['least']}, largest {shape['largest']}")
+    print(
+        f"{result['threads']} threads: load {duration(result['load'])}, first run {duration(result['first_run'])}, "
+        f"median of {repeat} runs {duration(result['median'])}, worst {duration(result['worst'])}"
+    )
+
+
+@app.command()
+def compare(
+    models: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: plain, attention, magika, a chain's name or its beginning, or .onnx files."
+        ),
+    ] = "plain,attention,magika",
+    threads: Annotated[str, typer.Option(help="Comma-separated widths [default: 1 and the CPU budget].")] = "",
+    systems: Annotated[str, typer.Option(help="Comma-separated execution systems [default: all].")] = "",
+    repeat: Annotated[int, typer.Option(min=1, help="Turns that each system gets on each model.")] = 5,
+    dtype: Annotated[str, typer.Option(help="Element type of the chains: float32 or float64.")] = "float32",
+    output: Annotated[
+        Path | None, typer.Option(help="Write the JSON, a timeline (PNG, SVG) and a Perfetto trace to this folder.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Compare threadteam, OpenMP, ONNX Runtime and NumPy on Gemm-Softmax-Gemm chains and real models."""
+    import threadteam.compare as comparison
+
+    settings = comparison.Settings.parse(systems=systems, threads=threads, repeat=repeat)
+    cases, skipped = comparison.select(_words(models), dtype)
+    console = Console(stderr=json, highlight=False, width=None if sys.stdout.isatty() else 120)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+    with _progress(len(cases) * (repeat + 2), console) as step:
+        if not json:
+            console.print(comparison.explanation(), style="dim")
+        report = comparison.compare(
+            cases,
+            settings,
+            on_step=step,
+            on_case=lambda result: None if json else console.print(comparison.case_table(result)),
+        )
+    report.skipped.update(skipped)
+    written = [] if output is None else comparison.write(report, cases, output)
+    if json:
+        _print_json(report.to_dict())
+    else:
+        console.print(comparison.summary_table(report))
+        for path in written:
+            console.print(f"written: {path}")
+    return 0 if report.correct else WRONG_RESULT
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def trace(
+    script: Annotated[Path, typer.Argument(help="The Python script.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    output: Annotated[Path, typer.Option(help="The Perfetto JSON; pictures get the same name.")] = Path("trace.json"),
+    json: Json = False,
+) -> int:
+    """Run a Python script and record every dispatch, share, barrier, park and wake of its pools."""
+    from threadteam.script import trace_script
+
+    result = trace_script(script, arguments or [], output)
+    if json:
+        _print_json(result)
+    else:
+        print(result["text"])
+        for path in result["written"]:
+            print(f"written: {path}")
+    if result["error"] is not None:
+        _complain(result["error"])
+        return FAILED
+    return int(result["status"])
+
+
+def _input_files(pairs: Sequence[str]) -> dict[str, Path]:
+    files = {}
+    for pair in pairs:
+        name, found, path = pair.rpartition("=")
+        if not found or not name:
+            raise typer.BadParameter(f"--input takes NAME=FILE.npy, not {pair!r}")
+        files[name] = Path(path)
+    return files
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+@contextmanager
+def _progress(total: int, console: Console | None = None) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error for as long as the block runs; the function it gives names the next of `total` steps.
+
+    Shown above the bar when `console` is a terminal; on a pipe nothing but the tables is printed.
+    """
+    terminal = sys.stderr.isatty()
+    console = console if console is not None and sys.stdout.isatty() else Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not terminal) as progress:
+        task = progress.add_task("starting", total=total)
+        steps = 0
+
+        def step(description: str) -> None:
+            nonlocal steps
+            progress.update(task, description=description, completed=steps)
+            steps += 1
+
+        yield step
+
+
+def _print_json(value: Any) -> None:
+    print(json_module.dumps(value, indent=1, allow_nan=False))
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.split())
+    print(f"threadteam: error: {line}", file=sys.stderr)
