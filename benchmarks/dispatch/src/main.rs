@@ -65,6 +65,10 @@ fn run(options: &Options) -> Result<(), String> {
     if cpus.len() < 2 {
         return Err(format!("two CPUs are needed, this process may use {}", cpus.len()));
     }
+    if options.threads > cpus.len() {
+        let count = cpus.len();
+        return Err(format!("--threads takes at most the {count} CPUs of this process; the crowd scenarios use more"));
+    }
     let clock = Clock::calibrate();
     let bench =
         Bench { work: Work::calibrate(&clock), clock, cpus, threads: options.threads, pin_all: options.pin_all };
