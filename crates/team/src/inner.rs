@@ -5,9 +5,9 @@ use crate::free::{Claim, FreeMask};
 use crate::parking::Parking;
 use crate::policy::WaitPolicy;
 use crate::slot::Slot;
-use crate::sync::OwnLine;
+use crate::sync::{self, OwnLine};
 use crate::trace::Trace;
-use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) acquire_timeout: Duration,
     /// More participants than CPUs: waiters yield instead of spinning on.
     pub(crate) crowded: AtomicBool,
-    stop: AtomicBool,
+    stop: sync::AtomicBool,
     /// Bumped by `release_idle`: spinning workers park at once.
     pub(crate) releases: AtomicU32,
     trace: AtomicPtr<Trace>,
@@ -57,7 +57,7 @@ impl Inner {
                 wait,
                 acquire_timeout,
                 crowded: AtomicBool::new(false),
-                stop: AtomicBool::new(false),
+                stop: sync::AtomicBool::new(false),
                 releases: AtomicU32::new(0),
                 trace: AtomicPtr::new(std::ptr::null_mut()),
                 ready: AtomicU32::new(0),
@@ -98,7 +98,8 @@ impl Inner {
     /// Ends every worker at its next look.
     pub(crate) fn stop(&self) {
         self.settings.stop.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        // Pairs with F2: a worker that this does not find parked sees `stop` before it sleeps.
+        sync::fence(Ordering::SeqCst);
         for worker in 0..self.slots.len() {
             self.parking.wake(worker);
         }

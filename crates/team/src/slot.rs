@@ -165,16 +165,19 @@ impl Post {
     }
 
     /// The leader asks to be woken by the owner's leave; `false` when the word changed meanwhile.
+    ///
+    /// A compare-and-swap even when the flag is set already: only a write that the leave reads orders the bed's 1
+    /// before the leave's 0. After a mere look the 1 could come to rest on the 0 of a leave that the look missed.
     pub(crate) fn announce_waiting(&self) -> bool {
-        let seen = self.load(Ordering::Acquire);
+        let seen = self.load(Ordering::Relaxed);
         if seen.is_done() {
             return false;
         }
-        seen.leader_waits()
-            || self
-                .word
-                .compare_exchange(seen.0, seen.with_leader_waits().0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+        if mutated!(AnnounceOnce) && seen.leader_waits() {
+            return true;
+        }
+        let waits = seen.with_leader_waits().0;
+        self.word.compare_exchange(seen.0, waits, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Forgets everything: the child of a fork has no worker that could be inside.
@@ -269,7 +272,7 @@ impl Slot {
 
     /// The leader sleeps until the owner leaves; may return early.
     ///
-    /// A store of 0 that a former leave still owes the bed can only wake this leader for nothing.
+    /// A store of 0 that a former leave still owes the bed can only wake this leader for nothing: it looks again.
     pub(crate) fn sleep_until_left(&self, timeout: Option<std::time::Duration>) {
         self.leader.bed.store(1, Ordering::Relaxed);
         if self.post.announce_waiting() {

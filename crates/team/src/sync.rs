@@ -1,10 +1,10 @@
 //! Atomics, fences and the futex behind one door, so that `loom` can stand in for the real ones.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{fence, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{fence, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use crate::futex::Futex;
 
@@ -35,6 +35,8 @@ pub(crate) enum Mutation {
     EnterByStore,
     /// A worker leaves by a plain store, so it cannot see that the leader waits.
     LeaveByStore,
+    /// A leader that sleeps again at the same join does not write its word again.
+    AnnounceOnce,
     /// The parked bit is set relaxed: the bed's 1 may come to rest on a waker's 0.
     RelaxedParkedBit,
     /// The waker clears the parked bit and does not store the bed.
