@@ -23,9 +23,11 @@ __all__ = [
     "PoolClosed",
     "Refused",
     "RefusedReason",
+    "RunCancelled",
     "RunTerminated",
     "RuntimeException",
     "SplitError",
+    "StepError",
     "ThreadStartError",
     "ThreadteamError",
     "TokenBusy",
@@ -173,6 +175,39 @@ class SplitError(ThreadteamError, ValueError):
 
 class Cancelled(ThreadteamError):
     """A peer of this participant failed, so the barrier will never be complete."""
+
+
+class _AtStep(ThreadteamError):
+    """Base of what ends a run of a program at one of its steps.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    step : int
+        The number of the step.
+    label : str
+        The label of the step.
+    """
+
+    step: int
+    label: str
+
+    def __init__(self, message: str, step: int = 0, label: str = "") -> None:
+        super().__init__(message)
+        self.step = step
+        self.label = label
+
+    def __reduce__(self) -> tuple[type[_AtStep], tuple[str, int, str]]:
+        return type(self), (str(self), self.step, self.label)
+
+
+class StepError(_AtStep):
+    """A step of a program failed; the message names it. The outputs of the run hold unspecified elements."""
+
+
+class RunCancelled(_AtStep):
+    """A run of a program ended before this step because its `CancelFlag` was set."""
 
 
 class InternalError(ThreadteamError):
