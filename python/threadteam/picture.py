@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -32,8 +33,8 @@ _NAMES = {
     Activity.PARK: "idle, parked (no CPU)",
 }
 _TEXT = {Activity.DISPATCH: "D", Activity.BARRIER: "B", Activity.SPIN: ".", Activity.PARK: " "}
-#: When several activities share a character or a pixel, the rarer one must stay visible.
-_PRIORITY = (Activity.DISPATCH, Activity.BARRIER, Activity.WORK, Activity.SPIN, Activity.PARK)
+#: How much a dispatch or barrier counts for against work in the same character: short ones must stay visible.
+_FAVOUR = 3
 
 
 def draw(timeline: Timeline, paths: Sequence[str | PathLike[str]], title: str = "") -> None:
@@ -83,7 +84,7 @@ def text(timeline: Timeline, width: int = 100) -> str:
     ...           Event(0, 1000, "join_end", 1)]
     >>> print(text(Timeline(events), width=20))
     caller   |DDaaaaaaaaaaaaaaBBBB|
-    worker 1 |    aaaaaaaaaaaaaa..|
+    worker 1 |....aaaaaaaaaaaaaa..|
     1.00 us; a: section
     """
     window = typical_window(timeline.runs, 1) or (timeline.start, timeline.end)
@@ -93,14 +94,9 @@ def text(timeline: Timeline, width: int = 100) -> str:
     letters = _letters(timeline.labels)
     rows = []
     for participant in range(timeline.participants):
-        cells: list[Interval | None] = [None] * width
-        for interval in timeline.between(start, end):
-            if interval.participant != participant:
-                continue
-            first = (interval.start - start) * width // (end - start)
-            last = max(first + 1, -((start - interval.end) * width // (end - start)))
-            for column in range(first, min(last, width)):
-                cells[column] = _rarer(cells[column], interval)
+        cells = _cells(
+            [part for part in timeline.between(start, end) if part.participant == participant], window, width
+        )
         rows.append(f"{_participant(participant):<9}|{''.join(_character(cell, letters) for cell in cells)}|")
     key = ", ".join(f"{letter}: {label or 'section'}" for label, letter in letters.items())
     return "\n".join([*rows, f"{duration((end - start) / 1e9)}; {key}"])
@@ -239,10 +235,18 @@ def _letters(labels: Sequence[str]) -> dict[str, str]:
     return {label: chr(ord("a") + min(index, 25)) for index, label in enumerate(labels or [""])}
 
 
-def _rarer(cell: Interval | None, interval: Interval) -> Interval:
-    if cell is None or _PRIORITY.index(interval.activity) < _PRIORITY.index(cell.activity):
-        return interval
-    return cell
+def _cells(intervals: Sequence[Interval], window: tuple[int, int], width: int) -> list[Interval | None]:
+    """For each of `width` characters, the interval that takes most of its time, with dispatch and barrier favoured."""
+    start, end = window
+    edges = [start + (end - start) * column // width for column in range(width + 1)]
+    best: list[tuple[int, Interval | None]] = [(0, None)] * width
+    for interval in intervals:
+        weight = _FAVOUR if interval.activity in (Activity.DISPATCH, Activity.BARRIER) else 1
+        first = max(0, bisect_right(edges, interval.start) - 1)
+        for column in range(first, min(width, bisect_left(edges, interval.end))):
+            share = min(interval.end, edges[column + 1]) - max(interval.start, edges[column])
+            best[column] = max(best[column], (share * weight, interval), key=lambda entry: entry[0])
+    return [interval for _, interval in best]
 
 
 def _character(cell: Interval | None, letters: dict[str, str]) -> str:

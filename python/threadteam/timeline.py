@@ -119,6 +119,8 @@ class Timeline:
         What was recorded, in any order between participants.
     labels : mapping of int to str, optional
         Names of the label numbers that the events carry; 0 always means "outside of a step".
+    participants : int, optional
+        How many participants there were, when some may have left no event.
 
     Examples
     --------
@@ -132,11 +134,11 @@ class Timeline:
     [('work', 10), ('dispatch', 20), ('work', 100), ('barrier', 30)]
     """
 
-    def __init__(self, events: Iterable[Event], labels: Mapping[int, str] | None = None) -> None:
+    def __init__(self, events: Iterable[Event], labels: Mapping[int, str] | None = None, participants: int = 1) -> None:
         self._labels = dict(labels or {})
         # Nanosecond stamps tie; sorting by time alone keeps the recorded order of equal stamps.
         self.events = sorted(events, key=lambda event: event.ns)
-        self.participants = 1 + max((event.participant for event in self.events), default=0)
+        self.participants = max(participants, 1 + max((event.participant for event in self.events), default=0))
         self.intervals = self._read()
 
     @property

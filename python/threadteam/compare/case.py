@@ -73,6 +73,6 @@ def _difference(result: Array, wanted: Array) -> float:
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         distance = np.where(same, 0.0, np.abs(one - other))
-    largest = float(np.nan_to_num(distance, nan=np.inf).max())
+    largest = float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max())
     magnitude = float(np.max(np.abs(other[np.isfinite(other)]), initial=0.0))
     return largest / magnitude if magnitude > 0.0 else largest

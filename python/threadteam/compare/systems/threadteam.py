@@ -40,7 +40,7 @@ class Session(System):
         for _ in range(runs):
             loaded.run()
         loaded.close()
-        timeline = Timeline((Event(*event) for event in trace.events()), trace.labels())
+        timeline = Timeline((Event(*event) for event in trace.events()), trace.labels(), self.threads)
         parts, counted = timeline.parts(), max(1, len(timeline.runs))
         return Decomposition(
             operators={label: seconds / counted for label, seconds in parts.operators.items()},
