@@ -315,5 +315,7 @@ def find_cycle(nodes: list[Node], parents: Mapping[Node, set[Node]]) -> list[Nod
     while True:
         above = min((node for node in parents[path[-1]] if node in stuck), key=lambda node: node.index)
         if above in path:
-            return list(reversed(path[path.index(above) :]))
+            cycle = list(reversed(path[path.index(above) :]))
+            first = min(range(len(cycle)), key=lambda at: cycle[at].index)
+            return cycle[first:] + cycle[:first]
         path.append(above)

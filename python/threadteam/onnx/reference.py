@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from threadteam import errors
 from threadteam.errors import RunTerminated, RuntimeException
 
 from ._extra import helper, onnx
@@ -195,7 +196,7 @@ def check_operators(graph: Graph) -> None:
         names = ", ".join(f"{domain or 'ai.onnx'}:{op}" for domain, op in unknown)
         sets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
         missing = "".join(f"; the domain '{domain or 'ai.onnx'}' is not imported" for domain in undeclared)
-        raise NotImplementedError(f"operators without an implementation: {names} (operator sets: {sets}){missing}")
+        raise errors.NotImplemented(f"operators without an implementation: {names} (operator sets: {sets}){missing}")
 
 
 def walk(nodes: Iterable[Any]) -> Iterable[Any]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from threadteam.errors import InvalidArgument
+
 from .graph import Node
 from .planner import Planner, StageDraft, input_tensor
 from .program import Description, Executable, describe, make_program
@@ -102,7 +104,7 @@ class Stage:
             arrays = [self._stored(values[name]) for name in self.input_names]
             outputs = None
             if given:
-                outputs = [self._stored(given[name]) if name in given else None for name in self.result_names]
+                outputs = [self._target(name, given.get(name)) for name in self.result_names]
             results = self.program.run(arrays, outputs, runner.on, runner.profile is not None, runner.cancelled)
             if runner.profile is not None:
                 runner.profile(self)
@@ -116,6 +118,18 @@ class Stage:
         if self.draft.rest:
             self._following(values).run(values, runner, given)
         return values
+
+    def _target(self, name: str, array: Array | None) -> Array | None:
+        """A preallocated array that a result is written to."""
+        tensor = self.draft.results[name]
+        if array is None:
+            return None
+        if array.dtype != tensor.dtype or array.shape != tensor.shape:
+            raise InvalidArgument(
+                f"output '{name}' is {tensor.dtype}{list(tensor.shape)},"
+                f" but the array bound to it is {array.dtype}{list(array.shape)}"
+            )
+        return self._stored(array)
 
     @staticmethod
     def _stored(array: Array) -> Array:

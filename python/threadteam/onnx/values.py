@@ -93,12 +93,16 @@ class Tensor:
 
     @classmethod
     def constant(cls, array: Array) -> Tensor:
-        """A tensor over the contents of `array`; broadcast axes are kept as zero strides, not as copies."""
+        """A tensor over the contents of `array`; broadcast and permuted axes become strides, not copies."""
         still = [axis for axis, step in enumerate(array.strides) if step == 0 and array.shape[axis] > 1]
         core = array[tuple(slice(0, 1) if axis in still else slice(None) for axis in range(array.ndim))]
-        core = core if core.flags.c_contiguous else np.array(core, order="C")
-        strides = [0 if axis in still else step for axis, step in enumerate(row_major(core.shape))]
-        return cls(Buffer("const", core.nbytes, array=core), array.dtype, array.shape, tuple(strides))
+        order = sorted(range(core.ndim), key=lambda axis: -core.strides[axis])
+        if not core.transpose(order).flags.c_contiguous:
+            order, core = list(range(core.ndim)), np.array(core, order="C")
+        dense = core.transpose(order)
+        steps = dict(zip(order, row_major(dense.shape), strict=True))
+        strides = tuple(0 if axis in still else steps[axis] for axis in range(core.ndim))
+        return cls(Buffer("const", dense.nbytes, array=dense), array.dtype, array.shape, strides)
 
     @property
     def size(self) -> int:

@@ -1,0 +1,278 @@
+"""What the planner leaves out, joins and places, and that buffers never overlap while they live."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import threadteam.onnx as tt_onnx
+from conftest import build
+from onnx import helper
+
+pytestmark = pytest.mark.usefixtures("program")
+
+
+def kinds(model, **shapes):
+    return [step.kind for step in tt_onnx.InferenceSession(model).plan(shapes or None).steps]
+
+
+def matches_reference(model, feeds):
+    """The session gives what the evaluator of the onnx package gives."""
+    from onnx.reference import ReferenceEvaluator
+
+    results = tt_onnx.InferenceSession(model).run(None, feeds)
+    for result, expected in zip(results, ReferenceEvaluator(model).run(None, feeds), strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, 1e-5, 1e-5)
+    return results
+
+
+def test_shape_computations_leave_no_step(random):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
+        helper.make_node("Unsqueeze", ["n", "axis"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    constants = {"zero": np.int64(0), "axis": np.array([0], np.int64), "rest": np.array([-1], np.int64)}
+    model = build(nodes, {"x": ("f4", ["n", 3, 4])}, {"y": ("f4", None)}, constants)
+    assert kinds(model) == ["unary"]
+    for count in (1, 5):
+        matches_reference(model, {"x": random.standard_normal((count, 3, 4)).astype(np.float32)})
+
+
+def test_a_transpose_before_a_product_costs_no_step(random):
+    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["a", "t"], ["y"])]
+    model = build(nodes, {"a": ("f4", (3, 4)), "b": ("f4", (5, 4))}, {"y": ("f4", None)})
+    assert kinds(model) == ["matmul"]
+    matches_reference(model, {n: random.standard_normal(s).astype("f4") for n, s in (("a", (3, 4)), ("b", (5, 4)))})
+
+
+def test_the_parts_of_a_concat_are_made_where_they_belong(random):
+    nodes = [
+        helper.make_node("Relu", ["a"], ["p"]),
+        helper.make_node("Neg", ["a"], ["q"]),
+        helper.make_node("Concat", ["p", "q", "a"], ["y"], axis=1),
+    ]
+    model = build(nodes, {"a": ("f4", (3, 4))}, {"y": ("f4", None)})
+    assert kinds(model) == ["unary", "unary", "copy"]
+    matches_reference(model, {"a": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_a_part_that_is_a_result_itself_is_copied(random):
+    nodes = [helper.make_node("Relu", ["a"], ["p"]), helper.make_node("Concat", ["p", "a"], ["y"], axis=0)]
+    model = build(nodes, {"a": ("f4", (3, 4))}, {"y": ("f4", None), "p": ("f4", None)})
+    matches_reference(model, {"a": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_the_same_part_twice_is_made_once_and_copied_once(random):
+    nodes = [helper.make_node("Relu", ["a"], ["p"]), helper.make_node("Concat", ["p", "p"], ["y"], axis=0)]
+    model = build(nodes, {"a": ("f4", (3, 4))}, {"y": ("f4", None)})
+    assert kinds(model) == ["unary", "copy"]
+    matches_reference(model, {"a": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_a_chain_of_functions_needs_no_arena(random):
+    nodes = [helper.make_node(op, [f"v{n}"], [f"v{n + 1}"]) for n, op in enumerate(["Exp", "Neg", "Tanh", "Relu"])]
+    model = build(nodes, {"v0": ("f4", (8, 8))}, {"v4": ("f4", None)})
+    assert tt_onnx.InferenceSession(model).plan().arena_bytes == 0
+    matches_reference(model, {"v0": random.standard_normal((8, 8)).astype(np.float32)})
+
+
+def test_an_input_is_never_written(random):
+    x = random.standard_normal((8, 8)).astype(np.float32)
+    before = x.copy()
+    nodes = [helper.make_node("Identity", ["x"], ["i"]), helper.make_node("Relu", ["i"], ["y"])]
+    model = build(nodes, {"x": ("f4", (8, 8))}, {"y": ("f4", None), "i": ("f4", None)})
+    (_, copy) = matches_reference(model, {"x": x})
+    copy[...] = 0
+    assert (x == before).all()
+
+
+def test_a_bias_after_a_product_becomes_part_of_it(random):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["b", "p"], ["y"])]
+    constants = {"w": random.standard_normal((4, 5)).astype("f4"), "b": random.standard_normal(5).astype("f4")}
+    model = build(nodes, {"x": ("f4", (2, 3, 4))}, {"y": ("f4", None)}, constants)
+    assert kinds(model) == ["matmul"]
+    matches_reference(model, {"x": random.standard_normal((2, 3, 4)).astype(np.float32)})
+
+
+def test_a_product_that_others_read_keeps_its_own_result(random):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["y"]),
+        helper.make_node("Relu", ["p"], ["z"]),
+    ]
+    constants = {"w": random.standard_normal((4, 5)).astype("f4"), "b": random.standard_normal(5).astype("f4")}
+    model = build(nodes, {"x": ("f4", (3, 4))}, {"y": ("f4", None), "z": ("f4", None)}, constants)
+    assert sorted(kinds(model)) == ["binary", "matmul", "unary"]
+    matches_reference(model, {"x": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_gelu_spelled_out_with_tanh_is_one_step(random):
+    nodes = [
+        helper.make_node("Mul", ["c", "x"], ["a"]),
+        helper.make_node("Mul", ["x", "a"], ["b"]),
+        helper.make_node("Mul", ["x", "b"], ["d"]),
+        helper.make_node("Add", ["x", "d"], ["e"]),
+        helper.make_node("Mul", ["k", "e"], ["f"]),
+        helper.make_node("Tanh", ["f"], ["g"]),
+        helper.make_node("Add", ["one", "g"], ["h"]),
+        helper.make_node("Mul", ["half", "h"], ["i"]),
+        helper.make_node("Mul", ["x", "i"], ["y"]),
+    ]
+    constants = {"c": 0.044715, "k": np.sqrt(2 / np.pi), "one": 1.0, "half": 0.5}
+    model = build(nodes, {"x": ("f4", (3, 4))}, {"y": ("f4", None)}, {n: np.float32(v) for n, v in constants.items()})
+    assert kinds(model) == ["unary"]
+    matches_reference(model, {"x": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_gelu_spelled_out_with_erf_is_one_step(random):
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["a"]),
+        helper.make_node("Erf", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "one"], ["c"]),
+        helper.make_node("Mul", ["x", "c"], ["d"]),
+        helper.make_node("Mul", ["d", "half"], ["y"]),
+    ]
+    constants = {"root": np.float32(np.sqrt(2)), "one": np.float32(1), "half": np.float32(0.5)}
+    model = build(nodes, {"x": ("f4", (3, 4))}, {"y": ("f4", None)}, constants)
+    assert kinds(model) == ["unary"]
+    matches_reference(model, {"x": random.standard_normal((3, 4)).astype(np.float32)})
+
+
+def test_an_almost_gelu_is_left_as_it_is(random):
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["a"]),
+        helper.make_node("Erf", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "one"], ["c"]),
+        helper.make_node("Mul", ["z", "c"], ["d"]),
+        helper.make_node("Mul", ["d", "half"], ["y"]),
+    ]
+    constants = {"root": np.float32(np.sqrt(2)), "one": np.float32(1), "half": np.float32(0.5)}
+    model = build(nodes, {"x": ("f4", (3, 4)), "z": ("f4", (3, 4))}, {"y": ("f4", None)}, constants)
+    assert len(kinds(model)) == 5
+    matches_reference(model, {name: random.standard_normal((3, 4)).astype(np.float32) for name in "xz"})
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_one_hot_product_looks_rows_up_also_outside_the_range(bias, random):
+    nodes = [
+        helper.make_node("Equal", ["x", "range"], ["e"]),
+        helper.make_node("Cast", ["e"], ["c"], to=1),
+        helper.make_node("MatMul", ["c", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["y"]),
+    ][: 4 if bias else 3]
+    constants = {
+        "range": np.arange(3, 10, dtype=np.int32)[None, None],
+        "w": random.standard_normal((7, 5)).astype(np.float32),
+        "b": random.standard_normal(5).astype(np.float32),
+    }
+    model = build(nodes, {"x": ("i4", (2, 4, 1))}, {"y" if bias else "p": ("f4", None)}, constants)
+    assert kinds(model)[-1] == "gather"
+    matches_reference(model, {"x": np.array([3, 9, 2, 10, -5, 2**31 - 1, -(2**31), 5], np.int32).reshape(2, 4, 1)})
+
+
+def test_a_one_hot_product_with_an_infinite_table_stays_a_product():
+    nodes = [
+        helper.make_node("Equal", ["x", "range"], ["e"]),
+        helper.make_node("Cast", ["e"], ["c"], to=1),
+        helper.make_node("MatMul", ["c", "w"], ["y"]),
+    ]
+    constants = {"range": np.arange(3, dtype=np.int32), "w": np.full((3, 2), np.inf, np.float32)}
+    assert "matmul" in kinds(build(nodes, {"x": ("i4", (4, 1))}, {"y": ("f4", None)}, constants))
+
+
+def test_nodes_that_no_wanted_output_needs_do_not_run(random):
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("MatMul", ["x", "x"], ["z"])]
+    model = build(nodes, {"x": ("f4", (4, 4))}, {"y": ("f4", None), "z": ("f4", None)})
+    session = tt_onnx.InferenceSession(model)
+    (result,) = session.run(["y"], {"x": np.ones((4, 4), np.float32)})
+    assert (result == 1).all()
+    outputs = [stage.result_names for stage in session._plans.values()]
+    assert outputs == [["y"]]
+
+
+def test_constants_are_shared_by_all_plans_of_a_session(random):
+    nodes = [helper.make_node("Transpose", ["w"], ["t"]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    model = build(nodes, {"x": ("f4", ["n", 4])}, {"y": ("f4", None)}, {"w": np.ones((5, 4), np.float32)})
+    session = tt_onnx.InferenceSession(model)
+    for count in (2, 3):
+        session.run(None, {"x": np.ones((count, 4), np.float32)})
+    first, second = (stage.description.constants for stage in session._plans.values())
+    assert all(np.shares_memory(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_shape_that_only_the_data_tell_cuts_the_plan(random):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["where"]),
+        helper.make_node("Transpose", ["where"], ["rows"]),
+        helper.make_node("Cast", ["rows"], ["y"], to=1),
+    ]
+    model = build(nodes, {"x": ("f4", (3, 4))}, {"y": ("f4", None)})
+    session = tt_onnx.InferenceSession(model)
+    assert session.plan().later
+    for _ in range(3):
+        x = random.standard_normal((3, 4)).astype(np.float32)
+        (result,) = session.run(None, {"x": x})
+        assert (result == np.argwhere(x > 0)).all()
+
+
+def test_a_target_shape_given_at_run_time_is_obeyed(random):
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["r"]), helper.make_node("Relu", ["r"], ["y"])]
+    model = build(nodes, {"x": ("f4", (3, 4)), "s": ("i8", (2,))}, {"y": ("f4", None)})
+    session = tt_onnx.InferenceSession(model)
+    x = random.standard_normal((3, 4)).astype(np.float32)
+    for shape in ([2, 6], [4, -1], [2, 6]):
+        (result,) = session.run(None, {"x": x, "s": np.array(shape)})
+        assert (result == np.maximum(x, 0).reshape(shape)).all()
+
+
+def test_loops_branches_and_scans_read_values_from_around_them(random):
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["state", "x"], ["next"]),
+            helper.make_node("Identity", ["keep"], ["going"]),
+            helper.make_node("ReduceSum", ["next"], ["row"], keepdims=0),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", 7, []),
+            helper.make_tensor_value_info("keep", 9, []),
+            helper.make_tensor_value_info("state", 1, [2]),
+        ],
+        [
+            helper.make_tensor_value_info("going", 9, []),
+            helper.make_tensor_value_info("next", 1, [2]),
+            helper.make_tensor_value_info("row", 1, []),
+        ],
+    )
+    nodes = [
+        helper.make_node("Relu", ["a"], ["x"]),
+        helper.make_node("Loop", ["count", "", "x"], ["last", "rows"], body=body),
+        helper.make_node("Exp", ["rows"], ["y"]),
+    ]
+    model = build(nodes, {"a": ("f4", (2,)), "count": ("i8", ())}, {"last": ("f4", None), "y": ("f4", None)})
+    session = tt_onnx.InferenceSession(model)
+    a = np.array([1, 0.5], np.float32)
+    for count in (3, 0, 1):
+        last, y = session.run(None, {"a": a, "count": np.int64(count)})
+        np.testing.assert_allclose(last, a * (count + 1))
+        np.testing.assert_allclose(y, np.exp([1.5 * (turn + 2) for turn in range(count)]), rtol=1e-5)
+
+
+def test_functions_of_the_model_become_steps(random):
+    function = helper.make_function(
+        "mine", "twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
+    )
+    node = helper.make_node("twice", ["x"], ["y"], domain="mine")
+    model = build([node], {"x": ("f4", (3,))}, {"y": ("f4", None)}, functions=[function], domains=["mine"])
+    assert kinds(model) == ["binary"]
+
+
+def test_random_operators_give_something_new_each_time():
+    node = helper.make_node("RandomNormal", [], ["y"], shape=[100])
+    session = tt_onnx.InferenceSession(build([node], {}, {"y": ("f4", (100,))}))
+    assert (session.run(None, {})[0] != session.run(None, {})[0]).any()
