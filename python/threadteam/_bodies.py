@@ -13,6 +13,9 @@ from threadteam._native import NativeBody, _capsule
 
 Signature = Literal["range", "index"]
 
+# The base class of all ctypes function pointers has no public name.
+_FunctionPointer: Any = ctypes.CFUNCTYPE(None).__mro__[1]
+
 C_SIGNATURES: dict[str, str] = {
     "range": "void (int64_t start, int64_t stop, void *data)",
     "index": "void (int64_t index, void *data)",
@@ -68,7 +71,7 @@ def recognise(given: object, wanted: Signature) -> NativeBody | None:
 
 def find(given: object, wanted: Signature | None) -> Function | None:
     """Return the native function that `given` is, or None."""
-    if isinstance(given, ctypes._CFuncPtr):
+    if isinstance(given, _FunctionPointer):
         return _ctypes_function(given, wanted)
     if type(given).__name__ == "PyCapsule":
         return _capsule_function(given)
@@ -114,11 +117,11 @@ def _ctypes_name(kind: Any) -> str:
 def _ctypes_kind(kind: Any) -> str:
     if isinstance(kind, type):
         if issubclass(kind, ctypes._SimpleCData):
-            code = kind._type_
+            code = str(getattr(kind, "_type_", ""))
             if code in "lq" and ctypes.sizeof(kind) == 8:
                 return "integer"
             return "pointer" if code in "PzZO" and code != "O" else "other"
-        if issubclass(kind, (ctypes._Pointer, ctypes._CFuncPtr)):
+        if issubclass(kind, (ctypes._Pointer, _FunctionPointer)):
             return "pointer"
     # `numpy.ctypeslib.ndpointer` and other adapters convert Python objects, which native code is not given.
     return "other"
@@ -211,7 +214,7 @@ def data_address(data: object) -> int:
         if not 0 <= data < 1 << (8 * ctypes.sizeof(ctypes.c_void_p)):
             raise ValueError(f"data is the address {data}, which no pointer holds")
         return data
-    if isinstance(data, (ctypes.c_void_p, ctypes.c_char_p, ctypes._Pointer, ctypes._CFuncPtr)):
+    if isinstance(data, (ctypes.c_void_p, ctypes.c_char_p, ctypes._Pointer, _FunctionPointer)):
         return ctypes.cast(data, ctypes.c_void_p).value or 0
     if isinstance(data, ctypes._SimpleCData | ctypes.Structure | ctypes.Union | ctypes.Array):
         return ctypes.addressof(data)

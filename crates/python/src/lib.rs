@@ -28,6 +28,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    life::register(module)?;
     module.add_class::<pool::PyPool>()?;
     module.add_class::<exec::PyExec>()?;
     module.add_class::<team::PyTeam>()?;
@@ -52,6 +53,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capsule::capsule, module)?)?;
     module.add_function(wrap_pyfunction!(probe::round_trip, module)?)?;
     module.add("PAYS", threadteam::PAYS)?;
-    home::register(module)?;
-    life::register(module)
+    home::register(module)
 }

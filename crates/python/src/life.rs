@@ -4,6 +4,8 @@
 //! which Rust frames do not survive. So bodies announce themselves, the exit hook closes the door and waits briefly for
 //! those inside, and a thread that comes later sleeps until the process ends.
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -74,8 +76,23 @@ fn _after_fork_in_child() {
     INSIDE.store(0, Ordering::Relaxed);
 }
 
+/// Workers attach to the interpreter that their process began with, so the package exists there alone.
+fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the thread is attached, so there is a current interpreter.
+    let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match id {
+        0 => Ok(()),
+        -1 => Err(PyErr::fetch(py)),
+        _ => Err(PyImportError::new_err(
+            "threadteam cannot be imported in subinterpreters: its workers attach to the main interpreter; use it there",
+        )),
+    }
+}
+
+/// Called first when the module is made.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    refuse_subinterpreters(py)?;
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(_at_exit, module)?,))?;
     let os = py.import("os")?;
     if os.hasattr("register_at_fork")? {

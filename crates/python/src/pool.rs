@@ -159,7 +159,7 @@ impl PyPool {
 
     /// Records into `trace` from now on; None ends that.
     #[pyo3(signature = (trace))]
-    fn set_trace(&self, trace: Option<&PyTrace>) {
+    fn _set_trace(&self, trace: Option<&PyTrace>) {
         self.home.set_trace(trace.map(|trace| Arc::clone(trace.core())));
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -62,12 +63,12 @@ def controller() -> Any | None:
 
     Finding them reads the list of all shared objects, so the view is kept until another module is imported.
     """
-    try:
-        import threadpoolctl
-    except ImportError:
-        return None
     loaded = len(sys.modules)
     if loaded not in _controllers:
+        try:
+            threadpoolctl = importlib.import_module("threadpoolctl")
+        except ImportError:
+            return None
         _controllers.clear()
         _controllers[loaded] = threadpoolctl.ThreadpoolController()
     return _controllers[loaded]

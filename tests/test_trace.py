@@ -1,0 +1,69 @@
+"""Recording: what a trace sees, of which pools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import threadteam as tt
+
+
+def kinds(recorded: tt.Trace) -> set[str]:
+    return {kind for _, _, kind, _ in recorded.events}
+
+
+def test_a_trace_records_every_share_of_a_gang() -> None:
+    with tt.Pool(3, acquire_timeout=10.0) as pool, tt.trace() as recorded:
+        pool.exec().broadcast(lambda index: None)
+    begun = [participant for participant, _, kind, _ in recorded.events if kind == "share_begin"]
+    assert sorted(begun) == [0, 1, 2]
+    assert recorded.overwritten == 0
+
+
+def test_events_are_plain_tuples_in_order_of_time() -> None:
+    with tt.Pool(2) as pool, tt.trace() as recorded:
+        pool.exec().for_ranges(100, 1, lambda start, stop: None)
+    assert all(type(event) is tuple for event in recorded.events)
+    leader = [ns for participant, ns, _, _ in recorded.events if participant == 0]
+    assert leader == sorted(leader)
+
+
+def test_pools_made_inside_the_block_are_recorded_too() -> None:
+    with tt.trace() as recorded, tt.Pool(2) as pool:
+        pool.exec().for_ranges(100, 1, lambda start, stop: None)
+    assert "publish" in kinds(recorded)
+
+
+def test_nothing_is_recorded_after_the_block() -> None:
+    with tt.Pool(2) as pool:
+        with tt.trace() as recorded:
+            pass
+        pool.exec().broadcast(lambda index: None)
+    assert "publish" not in kinds(recorded)
+
+
+def test_barriers_are_recorded() -> None:
+    with tt.Pool(2, acquire_timeout=10.0) as pool, tt.trace() as recorded, pool.exec().team() as team:
+        team.run_with(lambda participant: participant.barrier())
+    assert {"barrier_begin", "barrier_end"} <= kinds(recorded)
+
+
+def test_a_full_ring_says_what_it_lost() -> None:
+    with tt.Pool(2) as pool, tt.trace(capacity=4) as recorded:
+        token = pool.exec()
+        for _ in range(100):
+            token.for_ranges(2, 1, lambda start, stop: None)
+    assert recorded.overwritten > 0
+
+
+def test_a_path_gets_json_for_perfetto(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with tt.Pool(2) as pool, tt.trace(path):
+        pool.exec().for_ranges(100, 1, lambda start, stop: None)
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_a_capacity_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="events"), tt.trace(capacity=0):
+        pass
