@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import synthetic_trace as synthetic
 from threadteam import perfetto, picture
-from threadteam.timeline import Activity, Event, Timeline, typical_window
+from threadteam.timeline import Activity, Event, Timeline
 
 
 def timeline(**options: object) -> Timeline:
@@ -130,9 +130,18 @@ def test_a_trace_without_events_has_no_intervals_and_no_parts() -> None:
     assert str(found) == "nothing was recorded"
 
 
-def test_the_typical_window_has_the_median_length() -> None:
-    assert typical_window([(0, 10), (20, 50), (60, 80)], 1) == (60, 80)
-    assert typical_window([], 3) is None
+def test_the_typical_run_has_the_most_sections_and_the_median_length() -> None:
+    events = []
+    for number, (start, length, sections) in enumerate([(0, 50, 1), (100, 90, 1), (200, 70, 1), (300, 60, 0)]):
+        events += [Event(0, start, "label", 1), Event(0, start + length, "label", 0)]
+        events += [Event(0, start + 10, "publish", number + 1)] * sections
+    assert Timeline(events).typical_run == 2
+    assert Timeline([]).typical_run is None
+
+
+def test_a_label_that_says_its_operator_twice_is_shortened() -> None:
+    events = [Event(0, 0, "label", 1), Event(0, 10, "label", 2), Event(0, 20, "label", 0)]
+    assert Timeline(events, {1: "Gemm 1 (Gemm)", 2: "scores (MatMul)"}).labels == ["Gemm 1", "scores (MatMul)"]
 
 
 def test_the_text_shows_dispatch_barrier_and_every_operator() -> None:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from threadteam.extras import require
-from threadteam.timeline import Activity, Interval, Timeline, typical_window
+from threadteam.timeline import Activity, Interval, Timeline
 from threadteam.units import duration
 
 __all__ = ["draw", "text"]
@@ -87,7 +87,8 @@ def text(timeline: Timeline, width: int = 100) -> str:
     worker 1 |....aaaaaaaaaaaaaa..|
     1.00 us; a: section
     """
-    window = typical_window(timeline.runs, 1) or (timeline.start, timeline.end)
+    number = timeline.typical_run
+    window = (timeline.start, timeline.end) if number is None else timeline.runs[number]
     start, end = window
     if end <= start:
         return "nothing was recorded"
@@ -104,16 +105,21 @@ def text(timeline: Timeline, width: int = 100) -> str:
 
 def _windows(timeline: Timeline) -> list[tuple[str, tuple[int, int]]]:
     """The panels: captions and stretches, from wide to narrow."""
-    runs = timeline.runs
-    one = typical_window(runs, 1)
-    if one is None:
-        windows = [("everything that was recorded", (timeline.start, timeline.end))]
-        one = windows[0][1]
+    runs, number = timeline.runs, timeline.typical_run
+    if number is None:
+        one = (timeline.start, timeline.end)
+        windows = [("everything that was recorded", one)]
     else:
-        several = typical_window(runs, _RUNS) or one
-        windows = [(f"{min(_RUNS, len(runs))} runs in a row", several)]
-        if len(runs) > 1:
-            windows.append(("one run of them, of the median length", one))
+        one = runs[number]
+        first = max(0, min(number - _RUNS // 2, len(runs) - _RUNS))
+        several = runs[first : first + _RUNS]
+        windows = [("the run", one)]
+        if len(several) > 1:
+            all_of_them = (several[0][0], several[-1][1])
+            windows = [
+                (f"{len(several)} runs in a row, their ends dashed", all_of_them),
+                (f"number {number - first + 1} of them", one),
+            ]
     zoom = _narrowest_join(timeline, one)
     if zoom is not None and (zoom[1] - zoom[0]) * 3 < one[1] - one[0]:
         windows.append(("zoomed to the end of one section and the dispatch of the next", zoom))
@@ -178,7 +184,8 @@ def _annotate(axis: Any, timeline: Timeline, interval: Interval, left: float, le
     # A character takes about 0.7 % of the panel's width at this size.
     room = share / 0.007
     lines = f"{words}\n{time}" if room > max(len(words), len(time)) + 1 else words if room > len(words) + 0.5 else ""
-    box = {"facecolor": _BARRIER, "edgecolor": "none", "pad": 1.0} if interval.activity is Activity.BARRIER else None
+    hatched = interval.activity in _HATCHES
+    box = {"facecolor": _colour(interval, {}), "edgecolor": "none", "pad": 1.0} if hatched else None
     if lines:
         axis.text(
             left + length / 2, row, lines, ha="center", va="center", fontsize=8, color=colour, bbox=box, clip_on=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ class Timeline:
     """
 
     def __init__(self, events: Iterable[Event], labels: Mapping[int, str] | None = None, participants: int = 1) -> None:
-        self._labels = dict(labels or {})
+        self._labels = {number: _short(label) for number, label in (labels or {}).items()}
         # Nanosecond stamps tie; sorting by time alone keeps the recorded order of equal stamps.
         self.events = sorted(events, key=lambda event: event.ns)
         self.participants = max(participants, 1 + max((event.participant for event in self.events), default=0))
@@ -170,6 +171,16 @@ class Timeline:
                 found.append((start, event.ns))
                 start = None
         return found
+
+    @property
+    def typical_run(self) -> int | None:
+        """The number of a run of median length, among those with the most sections; None without runs."""
+        runs = self.runs
+        published = [event.ns for event in self.events if event.kind == "publish"]
+        counts = [bisect_right(published, end) - bisect_left(published, start) for start, end in runs]
+        full = [number for number, count in enumerate(counts) if count == max(counts)]
+        full.sort(key=lambda number: runs[number][1] - runs[number][0])
+        return full[len(full) // 2] if full else None
 
     def between(self, start: int, end: int) -> Sequence[Interval]:
         """The intervals of a stretch of time, cut to it."""
@@ -290,13 +301,7 @@ def _inside(ns: int, stretches: Sequence[tuple[int, int]]) -> bool:
     return any(start <= ns <= end for start, end in stretches)
 
 
-def typical_window(runs: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
-    """The stretch of `count` consecutive runs whose total is the median of all such stretches; None without runs."""
-    count = min(count, len(runs))
-    if count == 0:
-        return None
-    stretches = sorted(
-        ((runs[at][0], runs[at + count - 1][1]) for at in range(len(runs) - count + 1)),
-        key=lambda stretch: stretch[1] - stretch[0],
-    )
-    return stretches[len(stretches) // 2]
+def _short(label: str) -> str:
+    """A step's label without the operator's name in parentheses where the name of the node begins with it."""
+    name, found, operator = label.removesuffix(")").rpartition(" (")
+    return name if found and label.endswith(")") and name.startswith(operator) else label

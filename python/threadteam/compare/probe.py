@@ -16,7 +16,7 @@ def round_trip() -> float | None:
     Returns
     -------
     float or None
-        The median over a few thousand trips, in seconds; None when the process may use only one CPU.
+        The fastest tenth of a few thousand trips, in seconds; None when two threads cannot run at the same time.
 
     Examples
     --------

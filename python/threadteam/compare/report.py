@@ -91,7 +91,7 @@ def _table(title: str) -> Table:
     rich = require("rich.table", "cli", "the comparison's tables")
     box = require("rich.box", "cli", "the comparison's tables")
     table: Table = rich.Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1)
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
     return table
 

@@ -1,0 +1,199 @@
+"""The command line: statuses, one-line errors, JSON."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadteam.compare import chains
+
+pytest.importorskip("typer")
+pytest.importorskip("onnx")
+
+CHAIN = chains()[1]
+
+
+def threadteam(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    command = [sys.executable, "-m", "threadteam", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **variables}, timeout=300
+    )
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The only line on standard error."""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("threadteam: error: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "chain.onnx"
+    path.write_bytes(CHAIN.model())
+    return path
+
+
+def test_without_arguments_the_commands_are_listed() -> None:
+    done = threadteam()
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("info", "run", "compare", "trace"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nothing"], ["info", "--nothing"], ["compare", "--repeat", "0"], ["run"], ["run", "x.onnx", "--input", "x"]],
+)
+def test_wrong_usage_is_status_2_and_one_line(arguments: Sequence[str]) -> None:
+    done = threadteam(*arguments)
+    assert done.returncode == 2
+    assert "--help" in one_line(done)
+
+
+def test_info_shows_the_cpu_budget_and_its_reason() -> None:
+    done = threadteam("info", THREADTEAM_NUM_THREADS="3")
+    assert done.returncode == 0
+    assert "THREADTEAM_NUM_THREADS" in done.stdout
+
+
+def test_info_prints_json() -> None:
+    found = json.loads(threadteam("info", "--json").stdout)
+    assert found["cpu_budget"]["count"] >= 1
+    assert found["extras"]["cli"] is True
+
+
+def test_an_unusable_variable_is_one_line() -> None:
+    done = threadteam("info", THREADTEAM_NUM_THREADS="abc")
+    assert done.returncode == 1
+    assert "THREADTEAM_NUM_THREADS" in one_line(done)
+    assert "abc" in one_line(done)
+
+
+def test_run_shows_outputs_and_times(model: Path) -> None:
+    done = threadteam("run", model, "--threads", "2", "--repeat", "2")
+    assert done.returncode == 0, done.stderr
+    assert "Y: float32 [8, 64]" in done.stdout
+    assert "2 threads" in done.stdout
+
+
+def test_run_takes_inputs_from_files_and_writes_outputs(model: Path, tmp_path: Path) -> None:
+    inputs = CHAIN.inputs()
+    options: list[str | Path] = []
+    for name, value in inputs.items():
+        np.save(tmp_path / f"{name}.npy", value)
+        options += ["--input", f"{name}={tmp_path / name}.npy"]
+    done = threadteam("run", model, *options, "--output", tmp_path / "out.npz", "--repeat", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"]["Y"]["shape"] == [8, 64]
+    np.testing.assert_allclose(np.load(tmp_path / "out.npz")["Y"], CHAIN.evaluate(inputs)[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["missing.onnx"], "missing.onnx"),
+        (["{model}", "--input", "Z=a.npy"], "'Z'"),
+        (["{model}", "--input", "A=missing.npy"], "missing.npy"),
+    ],
+)
+def test_what_run_cannot_do_is_one_line_that_names_it(model: Path, arguments: Sequence[str], named: str) -> None:
+    done = threadteam("run", *(argument.format(model=model) for argument in arguments))
+    assert done.returncode == 1
+    assert named in one_line(done)
+
+
+def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x07 this is no model")
+    done = threadteam("run", tmp_path / "broken.onnx")
+    assert done.returncode == 1
+    assert "broken.onnx" in one_line(done)
+
+
+def test_compare_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
+    done = threadteam("compare", "--models", "gsg_8_64", "--threads", "1,2", "--repeat", "1", "--output", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gsg_8_64_64_64" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120 + len(str(tmp_path))
+    assert json.loads((tmp_path / "compare.json").read_text())["correct"] is True
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "timeline.svg").read_text()
+
+
+def test_compare_prints_nothing_but_json_when_asked() -> None:
+    done = threadteam(
+        "compare",
+        "--models",
+        "gsg_8_64",
+        "--systems",
+        "threadteam,openmp",
+        "--threads",
+        "1,2",
+        "--repeat",
+        "1",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    assert case["same_bits"] in (True, None)
+    ours = [row for row in case["arms"] if row["system"] == "threadteam"]
+    assert [row["problem"] for row in ours] == [None, None]
+    assert set(ours[1]["decomposition"]) == {"operators", "dispatch", "barrier", "idle_share", "sections"}
+
+
+@pytest.mark.parametrize("option", [("--models", "nothing"), ("--systems", "nothing"), ("--threads", "0")])
+def test_what_compare_does_not_know_is_one_line(option: Sequence[str]) -> None:
+    done = threadteam("compare", *option)
+    assert done.returncode == 1
+    assert repr(option[1]) in one_line(done)
+
+
+SCRIPT = """
+import sys
+import threadteam as tt
+
+with tt.Pool(2) as pool:
+    pool.exec().for_ranges(1000, 10, lambda start, stop: None)
+print("arguments", sys.argv[1:])
+"""
+
+
+def test_trace_runs_a_script_with_its_arguments_and_writes_its_files(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = threadteam("trace", "--output", tmp_path / "t.json", tmp_path / "script.py", "-x", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['-x', '--json']" in done.stdout
+    assert "caller" in done.stdout
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert (tmp_path / "t.png").exists()
+
+
+def test_trace_ends_with_the_scripts_own_status(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT + "sys.exit(7)\n")
+    assert threadteam("trace", tmp_path / "script.py", cwd=tmp_path).returncode == 7
+
+
+def test_what_a_script_raises_is_one_line_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT + "raise KeyError('no')\n")
+    done = threadteam("trace", tmp_path / "script.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "line 8: KeyError: 'no'" in one_line(done)
+
+
+def test_a_script_that_is_missing_is_one_line(tmp_path: Path) -> None:
+    done = threadteam("trace", tmp_path / "missing.py")
+    assert done.returncode == 1
+    assert "missing.py" in one_line(done)
+
+
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+    # A typer that cannot be found, first on the path.
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
+    done = threadteam("info", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "pip install 'threadteam[cli]'" in one_line(done)
