@@ -98,6 +98,26 @@ def test_a_bias_after_a_product_becomes_part_of_it(random):
     matches_reference(model, {"x": random.standard_normal((2, 3, 4)).astype(np.float32)})
 
 
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+def test_a_scaled_and_masked_product_is_one_step(op, random):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node(op, ["p", "scale"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["t"]),
+        helper.make_node("Softmax", ["t"], ["y"], axis=-1),
+    ]
+    inputs = {"x": ("f4", (2, 3, 4)), "w": ("f4", (2, 4, 5)), "mask": ("f4", (3, 5))}
+    model = build(nodes, inputs, {"y": ("f4", None)}, {"scale": np.float32(0.25)})
+    assert kinds(model) == ["matmul", "softmax"]
+    matches_reference(model, {n: random.standard_normal(shape).astype("f4") for n, (_, shape) in inputs.items()})
+
+
+def test_a_product_scaled_by_zero_in_the_divisor_is_divided(random):
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["p"]), helper.make_node("Div", ["p", "zero"], ["y"])]
+    model = build(nodes, {"x": ("f4", (3, 3))}, {"y": ("f4", None)}, {"zero": np.float32(0)})
+    assert kinds(model) == ["matmul", "binary"]
+
+
 def test_a_product_that_others_read_keeps_its_own_result(random):
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),

@@ -24,7 +24,7 @@ def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
     """
     steps = drop_unused(steps, results)
     steps = fuse_gelu(steps, results)
-    steps = fuse_bias(steps, results)
+    steps = fuse_product(steps, results)
     return fuse_lookup(steps, results)
 
 
@@ -58,41 +58,55 @@ class Uses:
         return writers[0] if len(writers) == 1 and tensor.fills_buffer else None
 
 
-def fuse_bias(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
-    """Let a product add the operand that the only reader of its result adds."""
+def fuse_product(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """Let a product scale its result by the number, and add the operand, that its only readers apply one by one."""
     uses = Uses(steps, results)
     gone: set[int] = set()
     for number, step in enumerate(steps):
-        if step.kind != "binary" or step.attrs["op"] != "add":
+        if step.kind != "binary" or step.attrs["op"] not in ("add", "mul", "div"):
             continue
-        for side in (0, 1):
+        for side in (0, 1) if step.attrs["op"] != "div" else (0,):
             made, other = step.ins[side], step.ins[1 - side]
             assert made is not None
             assert other is not None
             maker = uses.maker(made)
-            if maker is None or uses.readers[made.buffer] != [number] or made.buffer in uses.results:
+            if maker is None or maker in gone or other.buffer is made.buffer:
                 continue
-            product = steps[maker]
-            target = product.outs[0]
-            if product.kind != "matmul" or product.ins[2] is not None or not target.fills_buffer:
+            if uses.readers[made.buffer] != [number] or made.buffer in uses.results or made.shape != step.outs[0].shape:
                 continue
-            y = step.outs[0]
-            bias, result = other.reshape(target.shape), y.reshape(target.shape)
-            if made.shape != y.shape or bias is None or result is None:
-                continue
-            if maker in gone or other.buffer is made.buffer:
-                continue
-            steps[number] = Step(
-                "matmul",
-                [product.ins[0], product.ins[1], bias],
-                [result],
-                {**product.attrs, "beta": 1.0},
-                product.label,
-                product.flops + step.flops,
-            )
-            gone.add(maker)
-            break
+            fused = joined(steps[maker], step, other)
+            if fused is not None:
+                steps[number] = fused
+                gone.add(maker)
+                break
     return [step for number, step in enumerate(steps) if number not in gone]
+
+
+def joined(product: Step, step: Step, other: Tensor) -> Step | None:
+    """The product that computes `step` as well, or None."""
+    target = product.outs[0]
+    if product.kind != "matmul" or not target.fills_buffer:
+        return None
+    result = step.outs[0].reshape(target.shape)
+    if result is None:
+        return None
+    ins, attrs = list(product.ins), dict(product.attrs)
+    if step.attrs["op"] == "add":
+        bias = other.reshape(target.shape)
+        if bias is None or ins[2] is not None:
+            return None
+        ins[2], attrs["beta"] = bias, 1.0
+    else:
+        array = other.buffer.array
+        if array is None or array.size != 1:
+            return None
+        number = float(array.reshape(-1)[0])
+        if not np.isfinite(number) or (step.attrs["op"] == "div" and number == 0.0):
+            return None
+        factor = number if step.attrs["op"] == "mul" else 1.0 / number
+        attrs["alpha"] = attrs["alpha"] * factor
+        attrs["beta"] = attrs["beta"] * factor if ins[2] is not None else attrs["beta"]
+    return Step("matmul", ins, [result], attrs, product.label, product.flops + step.flops)
 
 
 @dataclass(frozen=True)
