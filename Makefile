@@ -32,9 +32,9 @@ lint: $(VENV)/.packages  ## formatters, linters, types, layers, dependencies: no
 bench: $(VENV)/.built  ## dispatch and call benchmarks against other runtimes, into out/
 	@mkdir -p $(OUTPUT)
 	@echo "==> Benchmarking dispatch (builds the peers on the first run)"
-	@cargo run --release --quiet --manifest-path benchmarks/dispatch/Cargo.toml -- --output $(OUTPUT)/dispatch.json
+	@cargo run --release --quiet --manifest-path benchmarks/dispatch/Cargo.toml -- --json $(OUTPUT)/dispatch.json
 	@echo "==> Benchmarking a section called from Python"
-	@$(BIN)/python benchmarks/python_call/python_call.py --output $(OUTPUT)/python_call.json
+	@$(BIN)/python benchmarks/python_call/python_call.py --json $(OUTPUT)/python_call.json
 
 build: $(VENV)/.built  ## the environment and the extension module, nothing else
 

@@ -1,4 +1,4 @@
-"""Run the project's checks: the fast ones first, then every Rust test, then every Python test.
+"""Run the project's checks: the fast ones first, then every Rust test and loom model, then every Python test.
 
 `check.py lint` runs the fast checks, `check.py all` everything; the last lines count the tests.
 The fast checks print one line each, and their output only when they fail.
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +23,7 @@ class Check:
 
     name: str
     command: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 def tool(name: str) -> str:
@@ -32,6 +33,7 @@ def tool(name: str) -> str:
 
 FAST = [
     Check("rustfmt", ["cargo", "fmt", "--all", "--check"]),
+    Check("rustfmt of the benchmark", ["cargo", "fmt", "--check", "--manifest-path", "benchmarks/dispatch/Cargo.toml"]),
     Check("ruff format", [tool("ruff"), "format", "--check", *PYTHON_TREES]),
     Check("ruff check", [tool("ruff"), "check", *PYTHON_TREES]),
     Check("mypy --strict", [tool("mypy")]),
@@ -40,21 +42,28 @@ FAST = [
     Check("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
 ]
 RUST = Check("Rust tests", ["cargo", "test", "--workspace", "--no-fail-fast"])
+# The models are compiled with other flags than everything else, so they have a target directory of their own.
+LOOM = Check(
+    "Loom models of the runtime",
+    ["cargo", "test", "--release", "--package", "threadteam-team", "--lib", "models"],
+    {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(ROOT / "target" / "loom")},
+)
 PYTHON = Check("Python tests", [tool("pytest"), "--quiet", "--color=auto"])
 
 RUST_RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 PYTHON_RESULT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
 
 
-def environment() -> dict[str, str]:
-    """The environment of the tools: this virtual environment first, so that subprocesses find the same package."""
-    return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(BIN.parent)}
+def environment(check: Check) -> dict[str, str]:
+    """The environment of a check: this virtual environment first, so that subprocesses find the same package."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "VIRTUAL_ENV": str(BIN.parent), **check.variables}
 
 
 def run_fast(check: Check) -> bool:
     """Run `check` and print one line, followed by its output when it fails."""
     start = time.perf_counter()
-    done = subprocess.run(check.command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(check.command, cwd=ROOT, env=environment(check), capture_output=True, text=True)
     seconds = time.perf_counter() - start
     print(f"  {'ok  ' if done.returncode == 0 else 'FAIL'} {check.name} ({seconds:.1f} s)", flush=True)
     if done.returncode != 0:
@@ -67,7 +76,7 @@ def run_tests(check: Check) -> tuple[bool, str]:
     print(f"==> {check.name}", flush=True)
     lines = []
     with subprocess.Popen(
-        check.command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        check.command, cwd=ROOT, env=environment(check), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -99,11 +108,14 @@ def main(what: str) -> int:
     if what == "lint":
         return 0
     rust_ok, rust_output = run_tests(RUST)
+    loom_ok, loom_output = run_tests(LOOM)
     python_ok, python_output = run_tests(PYTHON)
     print(f"Rust tests:   {rust_counts(rust_output)}")
+    print(f"Loom models:  {rust_counts(loom_output)}")
     print(f"Python tests: {python_counts(python_output)}")
-    print(f"{'All well' if rust_ok and python_ok else 'FAILED'} after {time.perf_counter() - start:.0f} s")
-    return 0 if rust_ok and python_ok else 1
+    well = rust_ok and loom_ok and python_ok
+    print(f"{'All well' if well else 'FAILED'} after {time.perf_counter() - start:.0f} s")
+    return 0 if well else 1
 
 
 if __name__ == "__main__":
