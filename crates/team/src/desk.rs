@@ -4,10 +4,9 @@
 //! callers of one pool never share one. It outlives the section: nothing on it points into freed memory when a worker is
 //! late, and between sections of one caller its lines change only where a value does.
 
-use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
+use crate::sync::{mutated, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
 use std::any::Any;
-use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
 /// What a panic carries.
@@ -95,8 +94,10 @@ impl Desk {
     /// Ends the section early: chunks not started are dropped, barriers return [`Cancelled`](crate::Cancelled).
     pub(crate) fn cancel(&self) {
         self.board.cancelled.store(true, Ordering::Release);
-        self.barrier_bed.fetch_add(1, Ordering::AcqRel);
-        self.barrier_bed.wake_all();
+        if !mutated!(SkipCancelWake) {
+            self.barrier_bed.fetch_add(1, Ordering::AcqRel);
+            self.barrier_bed.wake_all();
+        }
     }
 
     /// Keeps the first panic of the section and cancels it.

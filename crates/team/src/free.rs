@@ -1,6 +1,6 @@
 //! Which workers no caller has claimed.
 
-use crate::sync::{AtomicU64, Ordering, OwnLine};
+use crate::sync::{mutated, AtomicU64, Ordering, OwnLine};
 use std::mem::MaybeUninit;
 
 /// The most workers of one pool.
@@ -55,7 +55,8 @@ impl FreeMask {
                         break;
                     }
                     // Acquire: what the last holder of these slots wrote to them comes first.
-                    match word.compare_exchange_weak(seen, seen & !taken, Ordering::Acquire, Ordering::Relaxed) {
+                    let acquire = if mutated!(RelaxedClaim) { Ordering::Relaxed } else { Ordering::Acquire };
+                    match word.compare_exchange_weak(seen, seen & !taken, acquire, Ordering::Relaxed) {
                         Ok(_) => {
                             let mut rest = taken;
                             while rest != 0 {
@@ -84,7 +85,8 @@ impl FreeMask {
                 bits |= 1 << (usize::from(ids[at]) % BITS);
                 at += 1;
             }
-            self.words[index].fetch_or(bits, Ordering::Release);
+            let release = if mutated!(RelaxedRelease) { Ordering::Relaxed } else { Ordering::Release };
+            self.words[index].fetch_or(bits, release);
         }
     }
 

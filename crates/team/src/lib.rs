@@ -40,6 +40,7 @@ mod inner;
 #[cfg(all(test, loom))]
 mod models;
 mod parking;
+mod place;
 mod policy;
 mod pool;
 mod reserve;

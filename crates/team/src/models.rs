@@ -8,39 +8,51 @@
 //! and must make its model fail.
 
 use crate::exec::erase_share;
+use crate::free::Claim;
 use crate::inner::Inner;
 use crate::policy::WaitPolicy;
 use crate::section::{Chunks, Leader};
-use crate::sync::{set_mutation, Mutation};
+use crate::sync::Mutation;
 use crate::{worker, Participant};
 use loom::cell::UnsafeCell;
 use loom::thread;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-/// Models share the mutation and run one at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Explores `model` with at most `preemptions` switches away from a thread that could go on.
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+fn explore(preemptions: usize, model: fn()) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
-    builder.log = std::env::var("LOOM_LOG").is_ok();
-    builder.location = builder.log;
     builder.check(model);
 }
 
 /// The model holds as it is and fails with each of `mutations`.
+///
+/// A model without one of its steps may do anything, also jump to an address that was never stored: each mutation runs in
+/// a process of its own.
 fn holds_and_notices(preemptions: usize, mutations: &[Mutation], model: fn()) {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let since = Instant::now();
     explore(preemptions, model);
-    for &mutation in mutations {
-        set_mutation(Some(mutation));
-        let noticed = catch_unwind(AssertUnwindSafe(|| explore(preemptions, model))).is_err();
-        set_mutation(None);
-        assert!(noticed, "no execution fails with {mutation:?}");
+    if std::env::var_os("THREADTEAM_MUTATION").is_some() {
+        return;
+    }
+    println!("holds ({:.1} s)", since.elapsed().as_secs_f64());
+    let thread = std::thread::current();
+    let test = thread.name().expect("the test harness names the threads of tests");
+    for mutation in mutations {
+        let since = Instant::now();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .env("THREADTEAM_MUTATION", format!("{mutation:?}"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        let why = said.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or("a crash");
+        assert!(!child.status.success(), "no execution fails with {mutation:?}");
+        println!("  {mutation:?}: {} ({:.1} s)", &why[..why.len().min(100)], since.elapsed().as_secs_f64());
     }
 }
 
@@ -100,6 +112,10 @@ impl Cells {
 
 /// One claimed section of `chunks` chunks, each run once, all visible afterwards.
 fn claimed(running: &Running, chunks: usize, estimate: u64) {
+    claimed_on(&running.inner, &running.members, chunks, estimate);
+}
+
+fn claimed_on(inner: &Inner, members: &[u16], chunks: usize, estimate: u64) {
     let before = Cells::new(1);
     let seen = Cells::new(chunks);
     before.add(0);
@@ -108,8 +124,9 @@ fn claimed(running: &Running, chunks: usize, estimate: u64) {
         (start..stop).for_each(|chunk| seen.add(chunk));
     };
     let (call, data) = erase_share(&body);
-    // SAFETY: `body` outlives the section; the model's leader is the only claimant of the members.
-    unsafe { running.leader(estimate).claimed(&running.members, Chunks::of(chunks, chunks), call, data) };
+    let leader = Leader { inner, hook: None, estimate };
+    // SAFETY: `body` outlives the section; the caller is the only claimant of the members.
+    unsafe { leader.claimed(members, Chunks::of(chunks, chunks), call, data) };
     (0..chunks).for_each(|chunk| assert_eq!(seen.get(chunk), 1, "chunk {chunk}"));
 }
 
@@ -124,7 +141,7 @@ fn gang(running: &Running) {
         seen.add(index);
     };
     let (call, data) = erase_share(&body);
-    // SAFETY: as in `claimed`.
+    // SAFETY: as in `claimed_on`.
     unsafe { running.leader(0).gang(&running.members, call, data) };
     (0..size).for_each(|index| assert_eq!(seen.get(index), 1, "participant {index}"));
 }
@@ -175,6 +192,7 @@ fn a_gang_wakes_a_member_that_is_on_its_way_to_sleep() {
         Mutation::SkipBedStore,
         Mutation::RelaxedParkedBit,
         Mutation::LeaveByStore,
+        Mutation::AnnounceOnce,
     ];
     holds_and_notices(3, &mutations, || {
         let running = Running::new(1);
@@ -214,8 +232,62 @@ fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
             assert_eq!(cells.get(1 - index), 1);
         };
         let (call, data) = erase_share(&body);
-        // SAFETY: as in `claimed`.
+        // SAFETY: as in `claimed_on`.
         unsafe { running.leader(0).gang(&running.members, call, data) };
+        running.end();
+    });
+}
+
+#[test]
+fn a_leader_that_sleeps_at_its_join_is_woken_by_the_leave() {
+    holds_and_notices(4, &[Mutation::LeaveByStore, Mutation::AnnounceOnce], || {
+        let running = Running::new(1);
+        claimed(&running, 2, u64::MAX);
+        running.end();
+    });
+}
+
+#[test]
+fn two_callers_share_one_worker_through_the_free_mask() {
+    /// A section on the worker if it is free, else alone.
+    fn call(inner: &Arc<Inner>) {
+        let mut claim = Claim::empty();
+        inner.claim(1, &mut claim);
+        if claim.ids().is_empty() {
+            return;
+        }
+        claimed_on(inner, claim.ids(), 2, u64::MAX);
+        inner.free.release(claim.ids());
+    }
+    holds_and_notices(1, &[Mutation::RelaxedClaim, Mutation::RelaxedRelease], || {
+        let running = Running::new(1);
+        running.inner.free.release(&running.members);
+        let inner = Arc::clone(&running.inner);
+        let other = thread::spawn(move || call(&inner));
+        call(&running.inner);
+        other.join().unwrap();
+        assert_eq!(running.inner.free.count(), 1);
+        running.end();
+    });
+}
+
+#[test]
+fn a_panic_on_a_worker_releases_the_barrier_and_reaches_the_leader() {
+    holds_and_notices(2, &[Mutation::SkipCancelWake], || {
+        let running = Running::new(1);
+        let tag = running.inner.next_barrier_tag();
+        let body = |index: usize, _size: usize| {
+            if index == 1 {
+                resume_unwind(Box::new(7u32));
+            }
+            assert!(Participant::new(Some((&running.inner, &running.members)), index, tag).barrier().is_err());
+        };
+        let (call, data) = erase_share(&body);
+        // SAFETY: as in `claimed_on`.
+        let section = || unsafe { running.leader(0).gang(&running.members, call, data) };
+        let payload = catch_unwind(AssertUnwindSafe(section)).unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&7u32));
+        gang(&running);
         running.end();
     });
 }

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How often a leader that waits calls its hook.
 pub(crate) const HOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Claimed sections between two notes of the leader's CPU, which costs about as much as a chunk.
+const SECTIONS_PER_PLACE: u64 = 8;
+
 /// The calling thread as the leader of one section.
 pub(crate) struct Leader<'a> {
     pub(crate) inner: &'a Inner,
@@ -75,6 +78,7 @@ impl Leader<'_> {
             desk.range.store(Word::range(1, own).0, Ordering::Relaxed);
         }
         home.leader.sections.add(1);
+        self.note_place(members, home.leader.sections.get());
         home.leader.chunks.add(chunks.count as u64);
         let mut alone = Alone::begin(self.inner, members, home, self.estimate);
         self.record(Kind::ShareBegin, number);
@@ -171,6 +175,13 @@ impl Leader<'_> {
         (home, &home.desk, number)
     }
 
+    /// Tells the members where this leader runs, now and then: a claimed section may never wait for them.
+    fn note_place(&self, members: &[u16], section: u64) {
+        if section % SECTIONS_PER_PLACE == 0 {
+            members.iter().for_each(|&id| self.slot(id).notice.leader_place.note());
+        }
+    }
+
     /// Waits until no member is inside and none can enter.
     fn join(&self, members: &[u16], number: u64) {
         self.record(Kind::JoinBegin, number);
@@ -189,7 +200,13 @@ impl Leader<'_> {
         while !slot.post.is_done() {
             match waiter.step() {
                 Step::Poll => {}
-                Step::Look => self.give_up_after_fork(slot),
+                Step::Look => {
+                    self.give_up_after_fork(slot);
+                    slot.notice.leader_place.note();
+                    if slot.owner_place.is_here() {
+                        std::thread::yield_now();
+                    }
+                }
                 Step::Sleep => {
                     self.give_up_after_fork(slot);
                     slot.sleep_until_left(self.hook.map(|_| HOOK_EVERY));

@@ -1,5 +1,6 @@
 //! One worker's place: its word, the job that the word publishes, and the line of whoever leads it.
 
+use crate::place::Place;
 use crate::sync::{mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
 
@@ -223,10 +224,17 @@ pub(crate) struct LeaderLine {
     pub(crate) claimed_back: Tally,
     pub(crate) wakes: Tally,
     pub(crate) sleeps: Tally,
-    /// Nanoseconds that the worker spins before it parks; `u64::MAX`: the pool's default.
-    pub(crate) idle_spin: AtomicU64,
     /// 1 while the leader sleeps until the owner leaves.
     pub(crate) bed: Futex,
+}
+
+/// What leaders tell the worker between sections: written rarely, so that the worker that reads it keeps the line.
+#[derive(Debug)]
+pub(crate) struct NoticeLine {
+    /// Nanoseconds that the worker spins before it parks; `u64::MAX`: the pool's default.
+    pub(crate) idle_spin: AtomicU64,
+    /// Where the leader last ran.
+    pub(crate) leader_place: Place,
 }
 
 /// One worker's place in the pool.
@@ -235,6 +243,9 @@ pub(crate) struct Slot {
     pub(crate) post: OwnLine<Post>,
     pub(crate) owner: OwnLine<OwnerLine>,
     pub(crate) leader: OwnLine<LeaderLine>,
+    pub(crate) notice: OwnLine<NoticeLine>,
+    /// Where the worker last ran.
+    pub(crate) owner_place: OwnLine<Place>,
     pub(crate) desk: crate::desk::Desk,
 }
 
@@ -255,9 +266,10 @@ impl Slot {
                 claimed_back: Tally::new(),
                 wakes: Tally::new(),
                 sleeps: Tally::new(),
-                idle_spin: AtomicU64::new(u64::MAX),
                 bed: Futex::new(0),
             }),
+            notice: OwnLine(NoticeLine { idle_spin: AtomicU64::new(u64::MAX), leader_place: Place::unknown() }),
+            owner_place: OwnLine(Place::unknown()),
             desk: crate::desk::Desk::new(),
         }
     }

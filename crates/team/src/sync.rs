@@ -47,27 +47,21 @@ pub(crate) enum Mutation {
     RelaxedJoin,
     /// A participant arrives at a barrier without the fence before it looks for sleepers.
     SkipBarrierFence,
+    /// A section that is cancelled does not wake those who sleep at its barrier.
+    SkipCancelWake,
+    /// A caller claims workers without what their last holder did to their slots.
+    RelaxedClaim,
+    /// A caller gives workers back without publishing what it did to their slots.
+    RelaxedRelease,
 }
 
+/// The step that this process leaves out, named by `THREADTEAM_MUTATION`.
 #[cfg(loom)]
-mod mutations {
-    use super::Mutation;
-    use std::sync::Mutex;
-
-    static ACTIVE: Mutex<Option<Mutation>> = Mutex::new(None);
-
-    /// Leaves one step out of every model run until it is called again.
-    pub(crate) fn set_mutation(mutation: Option<Mutation>) {
-        *ACTIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = mutation;
-    }
-
-    pub(crate) fn is_active(mutation: Mutation) -> bool {
-        *ACTIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) == Some(mutation)
-    }
+pub(crate) fn is_active(mutation: Mutation) -> bool {
+    static ACTIVE: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let active = ACTIVE.get_or_init(|| std::env::var("THREADTEAM_MUTATION").ok());
+    active.as_deref().is_some_and(|active| active == format!("{mutation:?}"))
 }
-
-#[cfg(loom)]
-pub(crate) use mutations::{is_active, set_mutation};
 
 /// `mutated!(Step)` is true when a model leaves that step out, and the constant `false` outside models.
 macro_rules! mutated {

@@ -262,7 +262,7 @@ impl<'a> SpinScope<'a> {
     /// reservation (`governs_interval`), this one stays for the idle interval that follows.
     pub(crate) fn enter(inner: &'a Inner, members: &'a [u16], policy: WaitPolicy, governs_interval: bool) -> Self {
         let spin = u64::try_from(policy.idle_spin().as_nanos()).unwrap_or(u64::MAX).min(ENDS_WITH_INTERVAL - 1);
-        let slot = |id: u16| &inner.slots[usize::from(id)].leader.idle_spin;
+        let slot = |id: u16| &inner.slots[usize::from(id)].notice.idle_spin;
         let before = members.first().map_or(u64::MAX, |&id| slot(id).load(Ordering::Relaxed));
         members.iter().for_each(|&id| slot(id).store(spin, Ordering::Relaxed));
         SpinScope { inner, members, after: if governs_interval { spin | ENDS_WITH_INTERVAL } else { before } }
@@ -272,7 +272,7 @@ impl<'a> SpinScope<'a> {
 impl Drop for SpinScope<'_> {
     fn drop(&mut self) {
         for &id in self.members {
-            self.inner.slots[usize::from(id)].leader.idle_spin.store(self.after, Ordering::Relaxed);
+            self.inner.slots[usize::from(id)].notice.idle_spin.store(self.after, Ordering::Relaxed);
         }
     }
 }

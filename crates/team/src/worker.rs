@@ -48,6 +48,10 @@ impl Worker<'_> {
                     if self.inner.is_stopped() {
                         return None;
                     }
+                    self.slot.owner_place.note();
+                    if self.slot.notice.leader_place.is_here() {
+                        std::thread::yield_now();
+                    }
                     releases != self.inner.settings.releases.load(Ordering::Relaxed)
                 }
                 Step::Sleep => true,
@@ -64,7 +68,7 @@ impl Worker<'_> {
     }
 
     fn waiter(&self) -> Waiter {
-        let own = self.slot.leader.idle_spin.load(Ordering::Relaxed);
+        let own = self.slot.notice.idle_spin.load(Ordering::Relaxed);
         let spin = if own == u64::MAX {
             self.inner.settings.wait.idle_spin()
         } else {
@@ -74,10 +78,10 @@ impl Worker<'_> {
     }
 
     fn park(&self) {
-        let own = self.slot.leader.idle_spin.load(Ordering::Relaxed);
+        let own = self.slot.notice.idle_spin.load(Ordering::Relaxed);
         if own != u64::MAX && own & ENDS_WITH_INTERVAL != 0 {
             // A leader that claims the slot meanwhile has stored its own time, which stays.
-            let _ = self.slot.leader.idle_spin.compare_exchange(own, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.slot.notice.idle_spin.compare_exchange(own, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
         }
         self.slot.owner.parks.add(1);
         self.record(Kind::ParkBegin, 0);
