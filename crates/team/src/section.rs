@@ -177,7 +177,7 @@ impl Leader<'_> {
 
     /// Tells the members where this leader runs, now and then: a claimed section may never wait for them.
     fn note_place(&self, members: &[u16], section: u64) {
-        if section % SECTIONS_PER_PLACE == 0 {
+        if section.is_multiple_of(SECTIONS_PER_PLACE) {
             members.iter().for_each(|&id| self.slot(id).notice.leader_place.note());
         }
     }
