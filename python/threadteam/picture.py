@@ -143,6 +143,7 @@ def _narrowest_join(timeline: Timeline, window: tuple[int, int]) -> tuple[int, i
 def _panel(axis: Any, timeline: Timeline, window: tuple[int, int], colours: dict[str, str], caption: str) -> None:
     start, end = window
     span = (end - start) / 1e3
+    whole = set(timeline.intervals)
     for interval in timeline.between(start, end):
         left, length = (interval.start - start) / 1e3, (interval.end - interval.start) / 1e3
         axis.broken_barh(
@@ -153,7 +154,8 @@ def _panel(axis: Any, timeline: Timeline, window: tuple[int, int], colours: dict
             linewidth=0.3 if length > span / 400 else 0.0,
             hatch=_HATCHES.get(interval.activity) if length > span / 200 else None,
         )
-        _annotate(axis, timeline, interval, left, length, span)
+        time = duration((interval.end - interval.start) / 1e9) if interval in whole else ""
+        _annotate(axis, timeline, interval, time, left, length, span)
     for left, right in timeline.runs:
         for edge in (left, right):
             if start < edge < end:
@@ -168,10 +170,11 @@ def _panel(axis: Any, timeline: Timeline, window: tuple[int, int], colours: dict
     axis.tick_params(axis="y", which="both", left=False)
 
 
-def _annotate(axis: Any, timeline: Timeline, interval: Interval, left: float, length: float, span: float) -> None:
-    """Write what an interval is where there is room for it."""
+def _annotate(
+    axis: Any, timeline: Timeline, interval: Interval, time: str, left: float, length: float, span: float
+) -> None:
+    """Write what an interval is, and how long when it is not cut off, where there is room for it."""
     row = timeline.participants - 1 - interval.participant
-    time = duration((interval.end - interval.start) / 1e9)
     share = length / span
     if interval.activity is Activity.WORK:
         words, colour = (interval.label or "section", "white")
@@ -183,7 +186,9 @@ def _annotate(axis: Any, timeline: Timeline, interval: Interval, left: float, le
         words, colour = ("spin" if interval.activity is Activity.SPIN else "parked", "#444444")
     # A character takes about 0.7 % of the panel's width at this size.
     room = share / 0.007
-    lines = f"{words}\n{time}" if room > max(len(words), len(time)) + 1 else words if room > len(words) + 0.5 else ""
+    lines = words if room > len(words) + 0.5 else ""
+    if time and room > max(len(words), len(time)) + 1:
+        lines = f"{words}\n{time}"
     hatched = interval.activity in _HATCHES
     box = {"facecolor": _colour(interval, {}), "edgecolor": "none", "pad": 1.0} if hatched else None
     if lines:
