@@ -95,7 +95,7 @@ class Tensor:
     def constant(cls, array: Array) -> Tensor:
         """A tensor over the contents of `array`; broadcast and permuted axes become strides, not copies."""
         still = [axis for axis, step in enumerate(array.strides) if step == 0 and array.shape[axis] > 1]
-        core = array[tuple(slice(0, 1) if axis in still else slice(None) for axis in range(array.ndim))]
+        core = array[(*(slice(0, 1) if axis in still else slice(None) for axis in range(array.ndim)), ...)]
         order = sorted(range(core.ndim), key=lambda axis: -core.strides[axis])
         if not core.transpose(order).flags.c_contiguous:
             order, core = list(range(core.ndim)), np.array(core, order="C")
