@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use threadteam::Exec;
 
-use crate::lanes::{map2, vectorized};
+use crate::lanes::{map2, plain2, vectorized};
 use crate::loops::{Base, Loops};
 use crate::{rates, View, ViewMut};
 
@@ -88,6 +88,17 @@ impl<T: Copy> Part<'_, T> {
         );
     }
 
+    /// Writes `f` of each pair, for functions that the vector unit does not have.
+    fn calls(self, f: impl Fn(T, T) -> T) {
+        let [ys, sa, sb] = self.loops.strides(0);
+        self.loops.walk(self.places, |[yo, ao, bo], len| {
+            let a = (self.a.at(ao).cast_const(), sa);
+            let b = (self.b.at(bo).cast_const(), sb);
+            // SAFETY: as above.
+            unsafe { plain2((self.y.at(yo), ys), a, b, len, &f) };
+        });
+    }
+
     /// The one element that `b` is, if it is one element only.
     fn one_b(&self) -> Option<T> {
         let one = (0..self.loops.rank()).all(|axis| self.loops.strides(axis)[2] == 0);
@@ -96,8 +107,17 @@ impl<T: Copy> Part<'_, T> {
     }
 }
 
+#[inline(always)]
+fn choose<T>(condition: bool, a: T, b: T) -> T {
+    if condition {
+        a
+    } else {
+        b
+    }
+}
+
 macro_rules! real {
-    ($type:ty, $divide:expr) => {
+    ($type:ty, $divide:expr, $power:expr) => {
         impl sealed::Sealed for $type {
             fn map(op: Binary, part: Part<'_, Self>) {
                 match op {
@@ -113,17 +133,18 @@ macro_rules! real {
                         Some(-1.0) => part.each(|a, _| 1.0 / a),
                         // Unlike its square root, the power of -0 is 0 and that of negative infinity is infinity.
                         Some(0.5) => part.each(|a, _| if a == <$type>::NEG_INFINITY { -a } else { (a + 0.0).sqrt() }),
-                        _ => part.each(<$type>::powf),
+                        _ => part.calls(<$type>::powf),
                     },
-                    Binary::Max => part.each(|a, b| if a > b || a.is_nan() { a } else { b }),
-                    Binary::Min => part.each(|a, b| if a < b || a.is_nan() { a } else { b }),
+                    // No short circuit, which the compiler would make a branch of.
+                    Binary::Max => part.each(|a, b| choose((a > b) | a.is_nan(), a, b)),
+                    Binary::Min => part.each(|a, b| choose((a < b) | a.is_nan(), a, b)),
                 }
             }
 
             fn nanos(op: Binary) -> f64 {
                 let size = size_of::<$type>() as f64;
                 match op {
-                    Binary::Pow => rates::POW,
+                    Binary::Pow => $power,
                     Binary::Div => $divide,
                     _ => rates::BINARY_BYTE * size,
                 }
@@ -140,8 +161,8 @@ macro_rules! integer {
                     Binary::Add => part.each(<$type>::wrapping_add),
                     Binary::Sub => part.each(<$type>::wrapping_sub),
                     Binary::Mul => part.each(<$type>::wrapping_mul),
-                    Binary::Div => part.each(|a, b| if b == 0 { 0 } else { a.wrapping_div(b) }),
-                    Binary::Pow => part.each(|a, b| power(i64::from(a), i64::from(b)) as $type),
+                    Binary::Div => part.calls(|a, b| if b == 0 { 0 } else { a.wrapping_div(b) }),
+                    Binary::Pow => part.calls(|a, b| power(i64::from(a), i64::from(b)) as $type),
                     Binary::Max => part.each(<$type>::max),
                     Binary::Min => part.each(<$type>::min),
                 }
@@ -149,7 +170,7 @@ macro_rules! integer {
 
             fn nanos(op: Binary) -> f64 {
                 match op {
-                    Binary::Pow => rates::POW,
+                    Binary::Pow => rates::INTEGER_POWER,
                     Binary::Div => rates::INTEGER_DIVIDE,
                     _ => rates::BINARY_BYTE * size_of::<$type>() as f64,
                 }
@@ -158,8 +179,8 @@ macro_rules! integer {
     };
 }
 
-real!(f32, rates::DIVIDE_F32);
-real!(f64, rates::DIVIDE_F64);
+real!(f32, rates::DIVIDE_F32, rates::POWER_F32);
+real!(f64, rates::DIVIDE_F64, rates::POWER_F64);
 integer!(i32);
 integer!(i64);
 

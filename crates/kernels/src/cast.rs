@@ -1,11 +1,9 @@
 //! Conversion between element types.
 
-use std::ops::Range;
-
 use threadteam::Exec;
 
 use crate::compare::Part;
-use crate::lanes::{map1, vectorized};
+use crate::lanes::{map1, plain1, vectorized};
 use crate::loops::{Base, Loops};
 use crate::{rates, Compare, View, ViewMut};
 
@@ -47,7 +45,7 @@ pub(crate) mod sealed {
         + From<f32>
         + From<f64>
     {
-        /// Whether conversions are worth code for each instruction set.
+        /// Whether conversions from and to this type are worth code for each instruction set.
         const COMMON: bool;
 
         /// Converts an array to another element type.
@@ -72,7 +70,7 @@ macro_rules! element {
             }
 
             fn compare(op: Compare, part: Part<'_, Self>) {
-                part.map(op);
+                part.map(op, $common);
             }
         }
     )*};
@@ -161,27 +159,26 @@ fn convert<S: Element, D: Element + sealed::From<S>>(exec: Exec<'_>, x: &View<S>
     let loops = Loops::new([y.layout(), x.layout()]);
     let (x, y) = (Base::of(x), Base::of_mut(y));
     let nanos = rates::CAST_BYTE * (size_of::<S>() + size_of::<D>()) as f64;
+    let [ys, xs] = loops.strides(0);
     loops.run(exec, nanos, &|places| {
         if S::COMMON && D::COMMON {
-            vectorized(
+            return vectorized(
                 #[inline(always)]
-                || rows(&loops, places, x, y),
+                || {
+                    loops.walk(
+                        places,
+                        #[inline(always)]
+                        |[yo, xo], len| {
+                            // SAFETY: the nest reaches elements of the views only, which are one array or disjoint.
+                            unsafe { map1((y.at(yo), ys), (x.at(xo).cast_const(), xs), len, D::from) };
+                        },
+                    );
+                },
             );
-        } else {
-            rows(&loops, places, x, y);
         }
+        // SAFETY: as above.
+        loops.walk(places, |[yo, xo], len| unsafe {
+            plain1((y.at(yo), ys), (x.at(xo).cast_const(), xs), len, D::from);
+        });
     });
-}
-
-#[inline(always)]
-fn rows<S: Element, D: sealed::From<S> + Copy>(loops: &Loops<2>, places: Range<usize>, x: Base<S>, y: Base<D>) {
-    let [ys, xs] = loops.strides(0);
-    loops.walk(
-        places,
-        #[inline(always)]
-        |[yo, xo], len| {
-            // SAFETY: the nest reaches elements of the views only, which are one array or disjoint.
-            unsafe { map1((y.at(yo), ys), (x.at(xo).cast_const(), xs), len, D::from) };
-        },
-    );
 }

@@ -3,28 +3,30 @@
 //! A loop reads a block of lanes from every input before it writes the block to the output. So the output may be one
 //! of the inputs, which a plain loop over pointers would have to exclude at run time before it could use vectors.
 
-use rten_simd::{Isa, SimdOp, SimdUnaryOp};
+use rten_simd::{Isa, SimdUnaryOp};
 
 /// Lanes in a block: two AVX2 vectors of 32-bit elements, enough for the compiler to use vectors throughout.
 const LANES: usize = 16;
 
-/// Runs `body`, and what is inlined into it, with the widest instruction set that the CPU has.
+/// Runs `body`, and what is inlined into it, compiled for AVX2 where the CPU has it.
 ///
-/// Only code that is inlined profits, so closures given here are marked `#[inline(always)]`.
-#[inline]
+/// Only code that is inlined profits, so closures given here are marked `#[inline(always)]`. Loops this simple wait for
+/// memory with AVX2 already, so there is no third copy of each for AVX-512.
+#[inline(always)]
 pub(crate) fn vectorized(body: impl FnOnce()) {
-    struct Body<F>(F);
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn with_avx2(body: impl FnOnce()) {
+            body()
+        }
 
-    impl<F: FnOnce()> SimdOp for Body<F> {
-        type Output = ();
-
-        #[inline(always)]
-        fn eval<I: Isa>(self, _isa: I) {
-            (self.0)()
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the CPU has the features.
+            return unsafe { with_avx2(body) };
         }
     }
-
-    Body(body).dispatch()
+    body()
 }
 
 /// One operand along a run: its address and what lies between neighbours.
@@ -78,51 +80,58 @@ impl<T: Copy> Line<T> for Splat<T> {
     }
 }
 
-/// Neighbours a stride apart.
-#[derive(Clone, Copy)]
-struct Strided<T>(*const T, isize);
-
-impl<T: Copy> Line<T> for Strided<T> {
-    #[inline(always)]
-    unsafe fn block(self, at: usize) -> [T; LANES] {
-        // SAFETY: the caller's promise.
-        std::array::from_fn(|lane| unsafe { self.one(at + lane) })
-    }
-
-    #[inline(always)]
-    unsafe fn one(self, at: usize) -> T {
-        // SAFETY: the caller's promise.
-        unsafe { *self.0.offset(at as isize * self.1) }
+/// Writes `one(i)` for each place of a dense run, or a block at a time what `block(i)` gives.
+#[inline(always)]
+unsafe fn fill<D: Copy>(y: *mut D, len: usize, block: impl Fn(usize) -> [D; LANES], one: impl Fn(usize) -> D) {
+    let mut at = 0;
+    // SAFETY: the output's run has `len` elements.
+    unsafe {
+        while at + LANES <= len {
+            y.add(at).cast::<[D; LANES]>().write(block(at));
+            at += LANES;
+        }
+        while at < len {
+            *y.add(at) = one(at);
+            at += 1;
+        }
     }
 }
 
-/// Writes `f(i)` for each lane of `0..len`, a block at a time where `block` gives one.
+/// Writes `f` of each element of a run of `x` to `y`, one at a time: for functions that are calls, or too rare to be
+/// compiled several times.
+///
+/// # Safety
+///
+/// Both runs have `len` elements, and they are the same elements or disjoint.
 #[inline(always)]
-unsafe fn fill<D: Copy>(
-    (y, step): (*mut D, isize),
+pub(crate) unsafe fn plain1<S: Copy, D: Copy>(
+    y: (*mut D, isize),
+    x: (*const S, isize),
     len: usize,
-    block: impl Fn(usize) -> [D; LANES],
-    one: impl Fn(usize) -> D,
+    f: impl Fn(S) -> D,
 ) {
-    let mut at = 0;
-    while at + LANES <= len {
-        let values = block(at);
-        // SAFETY: the output's run has `len` elements.
-        unsafe {
-            if step == 1 {
-                y.add(at).cast::<[D; LANES]>().write(values);
-            } else {
-                for (lane, value) in values.into_iter().enumerate() {
-                    *y.offset((at + lane) as isize * step) = value;
-                }
-            }
-        }
-        at += LANES;
+    for i in 0..len as isize {
+        // SAFETY: the caller's promise.
+        unsafe { *y.0.offset(i * y.1) = f(*x.0.offset(i * x.1)) };
     }
-    while at < len {
-        // SAFETY: as above.
-        unsafe { *y.offset(at as isize * step) = one(at) };
-        at += 1;
+}
+
+/// As [`plain1`] for pairs of elements.
+///
+/// # Safety
+///
+/// All runs have `len` elements, and each input is the same elements as the output or disjoint from it.
+#[inline(always)]
+pub(crate) unsafe fn plain2<S: Copy, D: Copy>(
+    y: (*mut D, isize),
+    a: (*const S, isize),
+    b: (*const S, isize),
+    len: usize,
+    f: impl Fn(S, S) -> D,
+) {
+    for i in 0..len as isize {
+        // SAFETY: the caller's promise.
+        unsafe { *y.0.offset(i * y.1) = f(*a.0.offset(i * a.1), *b.0.offset(i * b.1)) };
     }
 }
 
@@ -136,21 +145,14 @@ pub(crate) unsafe fn map1<S: Copy, D: Copy>(y: (*mut D, isize), x: (*const S, is
     // SAFETY: the caller's promise; a run that is mapped has an element 0.
     unsafe {
         match (y.1, x.1) {
-            (1, 1) => each1((y.0, 1), Dense(x.0), len, f),
-            (step, 0) => each1(
-                (y.0, step),
-                Splat(f(*x.0)),
-                len,
-                #[inline(always)]
-                |value| value,
-            ),
-            _ => each1(y, Strided(x.0, x.1), len, f),
+            (1, 1) => each1(y.0, Dense(x.0), len, f),
+            _ => plain1(y, x, len, f),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn each1<S: Copy, D: Copy>(y: (*mut D, isize), x: impl Line<S>, len: usize, f: impl Fn(S) -> D) {
+unsafe fn each1<S: Copy, D: Copy>(y: *mut D, x: impl Line<S>, len: usize, f: impl Fn(S) -> D) {
     // SAFETY: the caller's promise.
     unsafe {
         fill(
@@ -186,22 +188,16 @@ pub(crate) unsafe fn map2<S: Copy, D: Copy>(
     // SAFETY: the caller's promise; a run that is mapped has an element 0.
     unsafe {
         match (y.1, a.1, b.1) {
-            (1, 1, 1) => each2((y.0, 1), Dense(a.0), Dense(b.0), len, f),
-            (1, 1, 0) => each2((y.0, 1), Dense(a.0), Splat(*b.0), len, f),
-            (1, 0, 1) => each2((y.0, 1), Splat(*a.0), Dense(b.0), len, f),
-            _ => each2(y, Strided(a.0, a.1), Strided(b.0, b.1), len, f),
+            (1, 1, 1) => each2(y.0, Dense(a.0), Dense(b.0), len, f),
+            (1, 1, 0) => each2(y.0, Dense(a.0), Splat(*b.0), len, f),
+            (1, 0, 1) => each2(y.0, Splat(*a.0), Dense(b.0), len, f),
+            _ => plain2(y, a, b, len, f),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn each2<S: Copy, D: Copy>(
-    y: (*mut D, isize),
-    a: impl Line<S>,
-    b: impl Line<S>,
-    len: usize,
-    f: impl Fn(S, S) -> D,
-) {
+unsafe fn each2<S: Copy, D: Copy>(y: *mut D, a: impl Line<S>, b: impl Line<S>, len: usize, f: impl Fn(S, S) -> D) {
     // SAFETY: the caller's promise.
     unsafe {
         fill(
@@ -238,16 +234,21 @@ pub(crate) unsafe fn choose<T: Copy>(
     // SAFETY: the caller's promise; a run that is mapped has an element 0.
     unsafe {
         match (y.1, cond.1, a.1, b.1) {
-            (1, 1, 1, 1) => pick((y.0, 1), Dense(cond.0), Dense(a.0), Dense(b.0), len),
-            (1, 1, 1, 0) => pick((y.0, 1), Dense(cond.0), Dense(a.0), Splat(*b.0), len),
-            (1, 1, 0, 1) => pick((y.0, 1), Dense(cond.0), Splat(*a.0), Dense(b.0), len),
-            _ => pick(y, Strided(cond.0, cond.1), Strided(a.0, a.1), Strided(b.0, b.1), len),
+            (1, 1, 1, 1) => pick(y.0, Dense(cond.0), Dense(a.0), Dense(b.0), len),
+            (1, 1, 1, 0) => pick(y.0, Dense(cond.0), Dense(a.0), Splat(*b.0), len),
+            (1, 1, 0, 1) => pick(y.0, Dense(cond.0), Splat(*a.0), Dense(b.0), len),
+            _ => {
+                for i in 0..len as isize {
+                    let from = if *cond.0.offset(i * cond.1) != 0 { a } else { b };
+                    *y.0.offset(i * y.1) = *from.0.offset(i * from.1);
+                }
+            }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn pick<T: Copy>(y: (*mut T, isize), cond: impl Line<u8>, a: impl Line<T>, b: impl Line<T>, len: usize) {
+unsafe fn pick<T: Copy>(y: *mut T, cond: impl Line<u8>, a: impl Line<T>, b: impl Line<T>, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         fill(
@@ -283,21 +284,22 @@ pub(crate) unsafe fn simd1<I: Isa>(
     /// Elements staged at a time when a run is strided.
     const STAGE: usize = 64;
 
+    let dense = y.1 == 1 && x.1 == 1;
+    let mut stage = [0f32; STAGE];
+    let mut at = 0;
     // SAFETY: the caller's promise; the stage is as long as what is moved through it.
     unsafe {
-        if y.1 == 1 && x.1 == 1 {
-            return simd_run(isa, op, y.0, x.0, len);
-        }
-        let mut stage = [0f32; STAGE];
-        let mut at = 0;
         while at < len {
-            let count = STAGE.min(len - at);
-            for (lane, value) in stage[..count].iter_mut().enumerate() {
-                *value = *x.0.offset((at + lane) as isize * x.1);
-            }
-            simd_run(isa, op, stage.as_mut_ptr(), stage.as_ptr(), count);
-            for (lane, value) in stage[..count].iter().enumerate() {
-                *y.0.offset((at + lane) as isize * y.1) = *value;
+            let count = if dense { len } else { STAGE.min(len - at) };
+            let (to, from) = if dense {
+                (y.0, x.0)
+            } else {
+                plain1((stage.as_mut_ptr(), 1), (x.0.offset(at as isize * x.1), x.1), count, |value| value);
+                (stage.as_mut_ptr(), stage.as_ptr())
+            };
+            simd_run(isa, op, to, from, count);
+            if !dense {
+                plain1((y.0.offset(at as isize * y.1), y.1), (stage.as_ptr(), 1), count, |value| value);
             }
             at += count;
         }

@@ -228,3 +228,66 @@ impl<T> Base<T> {
         self.0.wrapping_offset(offset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The offsets of each place of `places`, in order.
+    fn visited(nest: &Loops<2>, places: Range<usize>) -> Vec<[isize; 2]> {
+        let mut seen = Vec::new();
+        let strides = nest.strides(0);
+        nest.walk(places, |offsets, len| {
+            seen.extend((0..len as isize).map(|i| [offsets[0] + i * strides[0], offsets[1] + i * strides[1]]));
+        });
+        seen
+    }
+
+    fn nests() -> Vec<Loops<2>> {
+        [
+            (&[7, 5][..], &[5, 1][..], &[5, 1][..]),
+            (&[7, 5], &[5, 1], &[1, 7]),
+            (&[3, 4, 5], &[20, 5, 1], &[0, 1, 4]),
+            (&[3, 4, 5], &[1, 15, 3], &[-20, 5, -1]),
+            (&[2, 3, 1, 4, 2], &[48, -16, 7, 4, 2], &[0, 0, 9, 1, 4]),
+            (&[1, 1], &[1, 1], &[0, 0]),
+            (&[], &[], &[]),
+        ]
+        .into_iter()
+        .map(|(dims, y, x)| Loops::new([&Layout::new(dims, y).unwrap(), &Layout::new(dims, x).unwrap()]))
+        .collect()
+    }
+
+    #[test]
+    fn a_walk_cut_anywhere_visits_the_same_places() {
+        for nest in nests() {
+            let whole = visited(&nest, 0..nest.len());
+            assert_eq!(whole.len(), nest.len());
+            for from in 0..=nest.len() {
+                for to in from..=nest.len() {
+                    assert_eq!(visited(&nest, from..to), whole[from..to]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_output_is_walked_in_memory_order() {
+        for nest in nests() {
+            let whole = visited(&nest, 0..nest.len());
+            assert!(whole.windows(2).all(|pair| pair[0][0] < pair[1][0]));
+        }
+    }
+
+    #[test]
+    fn axes_that_continue_each_other_are_one() {
+        let merged = |dims: &[usize], y: &[isize], x: &[isize]| {
+            Loops::new([&Layout::new(dims, y).unwrap(), &Layout::new(dims, x).unwrap()]).dims().to_vec()
+        };
+        assert_eq!(merged(&[2, 3, 4], &[12, 4, 1], &[12, 4, 1]), [24]);
+        assert_eq!(merged(&[2, 3, 4], &[12, 4, 1], &[0, 0, 0]), [24]);
+        assert_eq!(merged(&[2, 3, 4], &[12, 4, 1], &[4, 0, 1]), [4, 3, 2]);
+        assert_eq!(merged(&[2, 3, 4], &[12, 4, 1], &[0, 4, 1]), [12, 2]);
+        assert_eq!(merged(&[4, 3, 2], &[-6, -2, -1], &[-6, -2, -1]), [24]);
+    }
+}

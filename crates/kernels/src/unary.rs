@@ -2,7 +2,7 @@
 
 use threadteam::Exec;
 
-use crate::lanes::{map1, simd1, vectorized};
+use crate::lanes::{map1, plain1, simd1, vectorized};
 use crate::loops::{Base, Loops};
 use crate::{math, rates, Real, View, ViewMut};
 use rten_simd::{Isa, SimdOp, SimdUnaryOp};
@@ -114,6 +114,15 @@ impl<T: Copy> Part<'_, T> {
             },
         );
     }
+
+    /// Writes `f` of each element, for functions that are calls.
+    fn calls(self, f: impl Fn(T) -> T) {
+        let [ys, xs] = self.loops.strides(0);
+        self.loops.walk(self.places, |[yo, xo], len| {
+            // SAFETY: as above.
+            unsafe { plain1((self.y.at(yo), ys), (self.x.at(xo).cast_const(), xs), len, &f) };
+        });
+    }
 }
 
 impl Part<'_, f32> {
@@ -145,10 +154,18 @@ impl Part<'_, f32> {
 
 /// The functions that the vector unit has, or that are few of its operations.
 macro_rules! simple {
-    ($op:expr, $part:expr) => {
+    ($type:ty, $op:expr, $part:expr) => {
         match $op {
             Unary::Relu => $part.each(|x| if x < 0.0 { 0.0 } else { x }),
-            Unary::LeakyRelu(alpha) => $part.each(|x| if x < 0.0 { alpha * x } else { x }),
+            // Both values first, then the choice: the compiler makes vectors of that, and branches of the reverse.
+            Unary::LeakyRelu(alpha) => $part.each(|x| {
+                let scaled = alpha * x;
+                if x < 0.0 {
+                    scaled
+                } else {
+                    x
+                }
+            }),
             Unary::HardSigmoid(alpha, beta) => $part.each(|x| clip(alpha * x + beta, 0.0, 1.0)),
             Unary::Sqrt => $part.each(|x| x.sqrt()),
             Unary::Reciprocal => $part.each(|x| 1.0 / x),
@@ -158,12 +175,11 @@ macro_rules! simple {
             Unary::Ceil => $part.each(|x| x.ceil()),
             Unary::Round => $part.each(|x| x.round_ties_even()),
             Unary::Sign => $part.each(|x| {
-                if x < 0.0 {
-                    -1.0
-                } else if x > 0.0 {
-                    1.0
-                } else {
+                let (one, keep) = (<$type>::copysign(1.0, x), (x == 0.0) | x.is_nan());
+                if keep {
                     x
+                } else {
+                    one
                 }
             }),
             Unary::Clip { min, max } => $part.each(|x| clip(x, min, max)),
@@ -197,7 +213,7 @@ impl Functions for f32 {
             Unary::Log => part.simd(math::Log),
             Unary::Sin => part.simd(math::Sine::<false>),
             Unary::Cos => part.simd(math::Sine::<true>),
-            _ => simple!(op, part),
+            _ => simple!(f32, op, part),
         }
     }
 
@@ -211,19 +227,19 @@ impl Functions for f64 {
         use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
         match op {
-            Unary::Elu(alpha) => part.each(|x| if x < 0.0 { alpha * x.exp_m1() } else { x }),
-            Unary::Sigmoid => part.each(|x| 1.0 / (1.0 + (-x).exp())),
-            Unary::Tanh => part.each(f64::tanh),
-            Unary::Erf => part.each(libm::erf),
-            Unary::Gelu => part.each(|x| 0.5 * x * (1.0 + libm::erf(x * FRAC_1_SQRT_2))),
-            Unary::GeluTanh => part.each(|x| 0.5 * x * (1.0 + (FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x)).tanh())),
-            Unary::Silu => part.each(|x| x / (1.0 + (-x).exp())),
-            Unary::Softplus => part.each(|x| if x > 0.0 { x } else { 0.0 } + (-x.abs()).exp().ln_1p()),
-            Unary::Exp => part.each(f64::exp),
-            Unary::Log => part.each(f64::ln),
-            Unary::Sin => part.each(f64::sin),
-            Unary::Cos => part.each(f64::cos),
-            _ => simple!(op, part),
+            Unary::Elu(alpha) => part.calls(|x| if x < 0.0 { alpha * x.exp_m1() } else { x }),
+            Unary::Sigmoid => part.calls(|x| 1.0 / (1.0 + (-x).exp())),
+            Unary::Tanh => part.calls(f64::tanh),
+            Unary::Erf => part.calls(libm::erf),
+            Unary::Gelu => part.calls(|x| 0.5 * x * (1.0 + libm::erf(x * FRAC_1_SQRT_2))),
+            Unary::GeluTanh => part.calls(|x| 0.5 * x * (1.0 + (FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x)).tanh())),
+            Unary::Silu => part.calls(|x| x / (1.0 + (-x).exp())),
+            Unary::Softplus => part.calls(|x| if x > 0.0 { x } else { 0.0 } + (-x.abs()).exp().ln_1p()),
+            Unary::Exp => part.calls(f64::exp),
+            Unary::Log => part.calls(f64::ln),
+            Unary::Sin => part.calls(f64::sin),
+            Unary::Cos => part.calls(f64::cos),
+            _ => simple!(f64, op, part),
         }
     }
 

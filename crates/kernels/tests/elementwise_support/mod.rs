@@ -1,9 +1,11 @@
 //! Random tensors in random layouts, and the naive loops that kernels are checked against.
 #![allow(dead_code)]
 
+use std::sync::LazyLock;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
-use threadteam::Exec;
+use threadteam::{Exec, Pool};
 use threadteam_kernels::{Layout, View, ViewMut, MAX_RANK};
 
 /// A tensor that owns its memory, gaps included.
@@ -184,9 +186,22 @@ pub fn reals() -> impl Strategy<Value = Vec<f64>> {
     vec(prop_oneof![3 => -8.0..8.0f64, 1 => -200.0..200.0f64, 1 => special], 1..200)
 }
 
-/// Runs `body` on tokens of each width that a kernel may meet.
+/// The widths that results must not depend on: none, even, odd, and more than most test machines have processors.
+pub const WIDTHS: [usize; 4] = [1, 2, 3, 5];
+
+/// A pool of each of [`WIDTHS`], made once.
+pub fn pools() -> &'static [Pool] {
+    static POOLS: LazyLock<Vec<Pool>> =
+        LazyLock::new(|| WIDTHS.iter().map(|&width| Pool::builder().threads(width).build().unwrap()).collect());
+    &POOLS
+}
+
+/// Runs `body` without a pool, then on a token for the whole of each pool.
 pub fn at_every_width(mut body: impl FnMut(Exec<'_>)) {
     body(Exec::serial());
+    for (pool, width) in pools().iter().zip(WIDTHS) {
+        body(Exec::new(pool, width).unwrap());
+    }
 }
 
 /// Whether two numbers are the same bits, or both NaN.
