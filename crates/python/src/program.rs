@@ -13,8 +13,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use threadteam::Exec;
-use threadteam_program::{Buffer, BufferMut, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
+use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
+use crate::attach::attached;
+use crate::on::with_exec;
 use arrays::ArrayPort;
 use host::PythonCall;
 
@@ -142,7 +144,7 @@ impl PyProgram {
             profile: profile.then_some(&mut times),
         };
         let run = |exec: Exec<'_>| self.program.run(exec, &buffers, &mut results, context);
-        with_exec(py, on, run)?.map_err(|error| exception(py, error))?;
+        on_token(py, on, run)?.map_err(|error| exception(py, error))?;
         if profile {
             *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = times;
         }
@@ -243,22 +245,20 @@ fn signals() -> impl FnMut() -> Result<(), Cause> + Send {
             return Ok(());
         }
         last = Some(now);
-        Python::attach(|py| py.check_signals()).map_err(Cause::from)
+        attached(|py| py.check_signals()).map_err(Cause::from)
     }
 }
 
-/// Calls `body` without the interpreter lock and with a token for `on`.
-fn with_exec<R: Send>(
+/// Calls `body` off the interpreter, with a token for `on`.
+fn on_token<R: Send>(
     py: Python<'_>,
     on: Option<&Bound<'_, PyAny>>,
     body: impl FnOnce(Exec<'_>) -> R + Send,
 ) -> PyResult<R> {
     match on {
+        // The serial token needs none of what an entry keeps, which would be a third of the cost of a small run.
         None => Ok(py.detach(|| body(Exec::serial()))),
-        Some(other) => {
-            let given = other.get_type().name()?;
-            Err(PyTypeError::new_err(format!("on is a {given}, but None is expected")))
-        }
+        Some(on) => with_exec(py, Some(on), body),
     }
 }
 

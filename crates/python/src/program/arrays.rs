@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use numpy::npyffi::{self, PyArrayObject, PY_ARRAY_API};
+use numpy::npyffi::{self, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -48,9 +48,11 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn of(array: &Bound<'_, PyUntypedArray>, item: usize) -> Self {
-        let object: *mut PyArrayObject = array.as_array_ptr();
-        // SAFETY: `array` is an array, so the object has these fields, which only change with the lock held.
-        let (data, flags) = unsafe { ((*object).data.cast(), (*object).flags) };
+        // SAFETY: `array` is an array, so it has these fields, which only change with the interpreter lock held.
+        let (data, flags) = unsafe {
+            let fields = npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr());
+            ((*fields).data.cast(), (*fields).flags)
+        };
         Raw { data, bytes: array.len() * item, flags }
     }
 
@@ -143,7 +145,9 @@ impl ArrayPort {
         }
         let raw = Raw::of(array, self.dtype.size());
         if !raw.is_plain(self.dtype.alignment()) {
-            return Err(self.refuse("is not C-contiguous and aligned; numpy.require(array, requirements='CA') makes it so"));
+            return Err(
+                self.refuse("is not C-contiguous and aligned; numpy.require(array, requirements='CA') makes it so")
+            );
         }
         Ok(raw)
     }

@@ -69,13 +69,8 @@ pub(super) fn step(
     calls: &mut Vec<Arc<PythonCall>>,
 ) -> PyResult<StepSpec> {
     let py = described.py();
-    let (kind, inputs, outputs, attributes, label): (
-        String,
-        Vec<i64>,
-        Vec<i64>,
-        Option<Bound<'_, PyDict>>,
-        String,
-    ) = described.extract().map_err(|error| inside(py, format!("step {number}"), error))?;
+    let (kind, inputs, outputs, attributes, label): (String, Vec<i64>, Vec<i64>, Option<Bound<'_, PyDict>>, String) =
+        described.extract().map_err(|error| inside(py, format!("step {number}"), error))?;
     let what = format!("step {number} ({label})");
     let mut attributes = Attributes { what: &what, kind: &kind, given: attributes, taken: 0 };
     let operation = operation(&mut attributes, calls)?;

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 use threadteam_program::{Buffer, BufferMut, HostCall, HostError, HostInput, HostOutput};
 
+use crate::attach::{attached, call};
+
 use super::arrays::{descriptor, dtype_of, empty, Raw};
 
 /// A Python function called as `function(*copies of the inputs)`, which returns a tuple of arrays.
@@ -45,11 +47,11 @@ impl PythonCall {
 
 impl HostCall for PythonCall {
     fn call(&self, inputs: &[Option<HostInput<'_>>], outputs: &mut [Option<HostOutput<'_>>]) -> Result<(), HostError> {
-        Python::attach(|py| {
+        attached(|py| {
             let function = self.function(py).ok_or_else(|| failure("its function was collected as garbage"))?;
             let inputs = inputs.iter().map(|input| copy_out(py, input.as_ref())).collect::<PyResult<Vec<_>>>();
             let arguments = inputs.and_then(|inputs| PyTuple::new(py, inputs)).map_err(raised)?;
-            let results = results(&function.call1(arguments).map_err(raised)?, outputs.len())?;
+            let results = results(&call(&function, &arguments).map_err(raised)?, outputs.len())?;
             for (at, (result, output)) in results.iter().zip(outputs).enumerate() {
                 if let Some(output) = output {
                     copy_in(result, output).map_err(raised)?.map_err(|why| failure(&format!("result {at} {why}")))?;
