@@ -2,9 +2,11 @@
 
 mod binary;
 mod bits;
+mod block;
 mod cast;
 mod compare;
 mod copy;
+mod exponential;
 mod gather;
 mod lanes;
 mod layout;
@@ -17,9 +19,12 @@ mod real;
 mod reduce;
 mod select;
 mod softmax;
+mod strip;
+mod tile;
 mod transpose;
 mod unary;
 mod walk;
+mod wide;
 
 pub use binary::{binary, Arithmetic, Binary};
 pub use cast::{cast, Bool, Element};

@@ -2,13 +2,25 @@
 
 use threadteam::Exec;
 
-use crate::walk::offset_of;
+use crate::lanes::vectorized;
+use crate::loops::{distribute, Base, Loops};
+use crate::strip::{Add, AddDeviation, Fold, Strip, LANES};
 use crate::{Layout, Real, View, ViewMut};
+
+/// Nanoseconds per element and byte of it: three passes, measured on one AVX2 core.
+const BYTE: f64 = 0.08;
+/// Nanoseconds around one row.
+const ROW: f64 = 30.0;
 
 /// Normalises `x` over the axes from `axis` on: `y = (x - mean) * inv_std * scale + bias`.
 ///
 /// `scale` and `bias` are broadcast to `x`; `mean` and `inv_std`, when wanted, have `x`'s rank and extent 1 on the
-/// normalised axes.
+/// normalised axes. The variance is that of the elements themselves (divided by their number), taken in a second pass
+/// around the mean, so that a large mean does not drown it.
+///
+/// # Panics
+///
+/// When the shapes do not fit each other.
 #[allow(clippy::too_many_arguments)]
 pub fn layer_norm<T: Real>(
     exec: Exec<'_>,
@@ -18,33 +30,128 @@ pub fn layer_norm<T: Real>(
     axis: usize,
     epsilon: f64,
     y: &mut ViewMut<T>,
-    mut mean: Option<&mut ViewMut<T>>,
-    mut inv_std: Option<&mut ViewMut<T>>,
+    mean: Option<&mut ViewMut<T>>,
+    inv_std: Option<&mut ViewMut<T>>,
 ) {
-    let _ = exec;
     let dims = x.layout().dims();
-    let rows = dims[..axis].iter().product::<usize>();
-    let len = dims[axis..].iter().product::<usize>();
-    let at = |layout: &Layout, row: usize, i: usize| offset_of(layout, layout.rank(), row * len + i);
-    for row in 0..rows {
-        // SAFETY: `row * len + i` is below the number of elements, so every place is inside its view.
-        unsafe {
-            let get = |i: usize| (*x.as_ptr().offset(at(x.layout(), row, i))).to_f64();
-            let centre = (0..len).map(get).sum::<f64>() / len as f64;
-            let variance = (0..len).map(|i| (get(i) - centre).powi(2)).sum::<f64>() / len as f64;
-            let inverse = 1.0 / (variance + epsilon).sqrt();
-            for i in 0..len {
-                let shift = bias.map_or(0.0, |bias| (*bias.as_ptr().offset(at(bias.layout(), row, i))).to_f64());
-                let factor = (*scale.as_ptr().offset(at(scale.layout(), row, i))).to_f64();
-                let value = (get(i) - centre) * inverse * factor + shift;
-                *y.as_mut_ptr().offset(at(y.layout(), row, i)) = T::from_f64(value);
+    assert!(axis <= dims.len(), "the first normalised axis is one of x's");
+    let statistics = [mean.as_deref(), inv_std.as_deref()];
+    for view in statistics.into_iter().flatten() {
+        let shape = view.layout().dims();
+        assert!(shape.len() == dims.len() && shape[..axis] == dims[..axis], "statistics have x's leading axes");
+    }
+    let still = Layout::new(dims, &[0; crate::MAX_RANK][..dims.len()]).expect("x's own rank");
+    let shift = bias.map_or(&still, |bias| bias.layout());
+    let tables = statistics.map(|view| view.map_or(still, |view| *view.layout()));
+    let head = |layout: &Layout| Layout::new(&layout.dims()[..axis], &layout.strides()[..axis]).expect("fewer axes");
+    let tail = |layout: &Layout| Layout::new(&layout.dims()[axis..], &layout.strides()[axis..]).expect("fewer axes");
+    let operands = [y.layout(), x.layout(), scale.layout(), shift, &tables[0], &tables[1]];
+    let rows = Loops::new(operands.map(head).each_ref());
+    let row = Loops::new([operands[0], operands[1], operands[2], operands[3]].map(tail).each_ref());
+    let work = Row {
+        row: &row,
+        len: row.len(),
+        epsilon,
+        x: Base::of(x),
+        scale: Base::of(scale),
+        bias: bias.map(Base::of),
+        y: Base::of_mut(y),
+        mean: mean.map(Base::of_mut),
+        inv_std: inv_std.map(Base::of_mut),
+    };
+    let nanos = row.len() as f64 * size_of::<T>() as f64 * BYTE + ROW;
+    distribute(exec, rows.len(), 1, nanos, &|places| {
+        vectorized(
+            #[inline(always)]
+            || {
+                rows.walk(places, |offsets, run| {
+                    let mut at = offsets;
+                    for _ in 0..run {
+                        // SAFETY: the views reach every row of the nest, and each row is one range's alone.
+                        unsafe { work.normalise(at) };
+                        for (at, step) in at.iter_mut().zip(rows.strides(0)) {
+                            *at += step;
+                        }
+                    }
+                });
+            },
+        );
+    });
+}
+
+/// What the rows have in common.
+struct Row<'a, T> {
+    row: &'a Loops<4>,
+    len: usize,
+    epsilon: f64,
+    x: Base<T>,
+    scale: Base<T>,
+    bias: Option<Base<T>>,
+    y: Base<T>,
+    mean: Option<Base<T>>,
+    inv_std: Option<Base<T>>,
+}
+
+impl<T: Real> Row<'_, T> {
+    /// Normalises the row at these offsets of y, x, scale, bias, mean and inverse deviation.
+    ///
+    /// # Safety
+    ///
+    /// The offsets are those of a row of every operand, and its outputs are the caller's to write.
+    #[inline(always)]
+    unsafe fn normalise(&self, offsets: [isize; 6]) {
+        // SAFETY: the caller's promise.
+        let sum = unsafe { self.fold(offsets, Add) };
+        let centre = T::from_f64(sum / self.len as f64);
+        // SAFETY: the caller's promise.
+        let squares = unsafe { self.fold(offsets, AddDeviation(centre)) };
+        let inverse = T::from_f64(1.0 / (squares / self.len as f64 + self.epsilon).sqrt());
+        let steps = self.row.strides(0);
+        self.row.walk(0..self.len, |places, run| {
+            let at = |operand: usize, base: Base<T>| Strip {
+                at: base.at(offsets[operand] + places[operand]),
+                step: steps[operand],
+            };
+            let (y, x, scale) = (at(0, self.y), at(1, self.x), at(2, self.scale));
+            for i in (0..run).step_by(LANES) {
+                let count = LANES.min(run - i);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let mut block = x.load(i, count, T::ZERO);
+                    let factors = scale.load(i, count, T::ZERO);
+                    for (value, factor) in block.iter_mut().zip(factors) {
+                        *value = (*value - centre) * inverse * factor;
+                    }
+                    if let Some(bias) = self.bias {
+                        for (value, shift) in block.iter_mut().zip(at(3, bias).load(i, count, T::ZERO)) {
+                            *value += shift;
+                        }
+                    }
+                    y.store(i, count, &block);
+                }
             }
-            if let Some(mean) = mean.as_deref_mut() {
-                *mean.as_mut_ptr().offset(offset_of(mean.layout(), axis, row)) = T::from_f64(centre);
-            }
-            if let Some(inv_std) = inv_std.as_deref_mut() {
-                *inv_std.as_mut_ptr().offset(offset_of(inv_std.layout(), axis, row)) = T::from_f64(inverse);
-            }
+        });
+        if let Some(mean) = self.mean {
+            // SAFETY: the caller's promise.
+            unsafe { *mean.at(offsets[4]) = centre };
         }
+        if let Some(inv_std) = self.inv_std {
+            // SAFETY: the caller's promise.
+            unsafe { *inv_std.at(offsets[5]) = inverse };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Row::normalise`].
+    #[inline(always)]
+    unsafe fn fold(&self, offsets: [isize; 6], op: impl Fold<T>) -> f64 {
+        let mut total = 0.0;
+        self.row.walk(0..self.len, |places, run| {
+            let x = Strip { at: self.x.at(offsets[1] + places[1]), step: self.row.strides(0)[1] };
+            // SAFETY: the caller's promise.
+            total += unsafe { op.run(x, run) };
+        });
+        total
     }
 }

@@ -57,7 +57,10 @@ real!(f64);
 
 pub(crate) mod sealed {
     /// What the kernels need of an element type and callers do not.
-    pub trait Sealed: crate::unary::Functions + faer::traits::ComplexField {}
+    pub trait Sealed:
+        crate::unary::Functions + crate::wide::Wide + crate::exponential::ExpDown + faer::traits::ComplexField
+    {
+    }
 
     impl Sealed for f32 {}
     impl Sealed for f64 {}
