@@ -20,8 +20,9 @@ from .loader import load_graph
 from .options import ModelMetadata, NodeArg, RunOptions, SessionOptions
 from .planner import Planner, ShapeSurprise, input_tensor
 from .profiling import Profile
+from .program import Executable
 from .reference import stopping
-from .registry import Lease, Policy, registry
+from .registry import Policy, registry
 from .stage import Runner, Stage
 from .table import Plan
 from .types import storage_dtype
@@ -89,14 +90,15 @@ class InferenceSession:
         self._readers = {spec.name: InputReader(spec) for spec in (*self._graph.inputs, *self._graph.overridable)}
         self._output_names = tuple(spec.name for spec in self._graph.outputs)
         self._fast_inputs = fast_inputs(self._graph)
-        self._fast: dict[Any, Any] = {}
+        self._fast: dict[tuple[int, ...], Executable] = {}
         self._plans: OrderedDict[Any, Stage] = OrderedDict()
         self._planning = threading.Lock()
         self._profile = Profile(self._options.profile_file_prefix) if self._options.enable_profiling else None
-        self._on = on
-        self._lease: Lease | None = None
         self._finalizer: Any = None
-        self._gate = threading.Condition()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._place: Any = on
+        """Where runs go; None before the first one and after closing."""
         self._running = 0
         self._closed = False
 
@@ -132,9 +134,9 @@ class InferenceSession:
             `run_options.terminate` was set.
         """
         # The hot path: arrays that need no conversion, shapes seen before, all outputs, nothing special.
-        key: Any = ()
-        arrays = []
-        if not output_names and run_options is None and len(input_feed) == len(self._fast_inputs):
+        if run_options is None and not output_names and len(input_feed) == len(self._fast_inputs):
+            key: tuple[int, ...] = ()
+            arrays = []
             for name, dtype in self._fast_inputs:
                 array = input_feed.get(name)
                 if type(array) is not np.ndarray or array.dtype is not dtype:
@@ -144,14 +146,18 @@ class InferenceSession:
             else:
                 program = self._fast.get(key)
                 if program is not None:
-                    on = self._enter()
-                    try:
-                        return program.run(arrays, None, on)  # type: ignore[no-any-return]
-                    except _CONVERTED as error:
-                        if isinstance(error, (StepError, RunCancelled)):
-                            raise translated(error) from error
-                    finally:
-                        self._leave()
+                    with self._lock:
+                        on = self._place
+                        if on is not None:
+                            self._running += 1
+                    if on is not None:
+                        try:
+                            return program.run(arrays, None, on)
+                        except _CONVERTED as error:
+                            if isinstance(error, (StepError, RunCancelled)):
+                                raise translated(error) from error
+                        finally:
+                            self._leave()
         return self._run(output_names, input_feed, run_options, None)
 
     def run_async(
@@ -273,7 +279,8 @@ class InferenceSession:
             if stage.input_names != names:
                 return
             key = tuple(extent for name in names for extent in values[name].shape)
-            self._fast[key] = stage.program
+            if stage.program is not None:
+                self._fast[key] = stage.program
 
     def _chosen(self, output_names: Sequence[str] | None) -> tuple[str, ...]:
         if not output_names:
@@ -288,34 +295,34 @@ class InferenceSession:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def _enter(self) -> Any:
-        """Count a run in, and say where it runs."""
-        with self._gate:
+        """Count a run in, and say where it goes."""
+        with self._lock:
             if self._closed:
                 raise Fail("the session is closed; make a new one to run the model")
-            if self._on is None:
-                if self._lease is None:
-                    width = self._options.intra_op_num_threads or cpu_budget().count
-                    self._lease = registry().lease(Policy(width, self._options.spinning))
-                    self._finalizer = weakref.finalize(self, self._lease.release)
-                    self._finalizer.atexit = False
-                self._running += 1
-                return self._lease.pool
+            if self._place is None:
+                width = self._options.intra_op_num_threads or cpu_budget().count
+                lease = registry().lease(Policy(width, self._options.spinning))
+                self._finalizer = weakref.finalize(self, lease.release)
+                self._finalizer.atexit = False
+                self._place = lease.pool
             self._running += 1
-            return self._on
+            return self._place
 
     def _leave(self) -> None:
-        with self._gate:
+        with self._lock:
             self._running -= 1
-            if not self._running and self._closed:
-                self._gate.notify_all()
+            if self._closed and not self._running:
+                self._idle.notify_all()
 
     def close(self) -> None:
         """Refuse new runs, wait for those in flight, and give the executor back. Idempotent."""
-        with self._gate:
+        with self._lock:
             self._closed = True
+            self._place = None
             while self._running:
-                self._gate.wait()
-            finalizer, self._finalizer, self._lease = self._finalizer, None, None
+                self._idle.wait()
+            finalizer, self._finalizer = self._finalizer, None
+        with self._planning:
             self._plans.clear()
             self._fast.clear()
         if finalizer is not None:
