@@ -132,6 +132,20 @@ def test_softmax_agrees_under_the_old_and_the_new_meaning_of_its_axis(op, axis, 
     check(one_node(op, [x], opset=opset, axis=axis), feed([x]))
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_softmax_of_half_precision_keeps_the_old_meaning_of_its_axis(op, axis, random):
+    x = random.standard_normal((2, 3, 4)).astype(np.float16)
+    attrs = {} if axis is None else {"axis": axis}
+    (result,) = tt_onnx.InferenceSession(one_node(op, [x], opset=11, **attrs)).run(None, feed([x]))
+    wide = x.astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(one_node(op, [wide], opset=11, **attrs).SerializeToString()).run(
+        None, feed([wide])
+    )
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result, expected, 2e-2, 2e-3)
+
+
 UNARY = "Relu Sigmoid Tanh Erf Softplus Exp Log Sqrt Reciprocal Neg Abs Floor Ceil Round Sign Sin Cos".split()  # noqa: SIM905
 
 

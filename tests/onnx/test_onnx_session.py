@@ -17,10 +17,15 @@ from onnx import helper
 
 
 @pytest.fixture
-def session():
+def model():
     """`y = relu(a) + b` with a free first dimension."""
     nodes = [helper.make_node("Relu", ["a"], ["r"]), helper.make_node("Add", ["r", "b"], ["y"])]
-    model = build(nodes, {"a": ("f4", ["n", 3]), "b": ("f4", (3,))}, {"y": ("f4", ["n", 3])})
+    return build(nodes, {"a": ("f4", ["n", 3]), "b": ("f4", (3,))}, {"y": ("f4", ["n", 3])})
+
+
+@pytest.fixture
+def session(model):
+    """A session of that model."""
     with tt_onnx.InferenceSession(model) as made:
         yield made
 
@@ -152,10 +157,10 @@ def test_results_belong_to_the_caller():
     assert session.run(None, {"x": x})[0].tolist() == [2, 3]
 
 
-def test_declared_names_types_and_shapes_are_those_of_onnx_runtime(session):
+def test_declared_names_types_and_shapes_are_those_of_onnx_runtime(session, model):
     import onnxruntime
 
-    other = onnxruntime.InferenceSession(session._graph.model.SerializeToString())
+    other = onnxruntime.InferenceSession(model.SerializeToString())
     for ours, theirs in zip(
         [*session.get_inputs(), *session.get_outputs()], [*other.get_inputs(), *other.get_outputs()], strict=True
     ):
@@ -268,6 +273,23 @@ def test_the_registry_refuses_more_policies_than_its_bound():
     lease.release()
     lease.release()
     small.lease(tt_onnx.Policy(2)).release()
+
+
+def test_threads_and_memory_are_steady_over_many_sessions(model):
+    def cycle(count):
+        for _ in range(count):
+            with tt_onnx.InferenceSession(model) as made:
+                made.run(None, {"a": A, "b": B})
+        gc.collect()
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    cycle(100)
+    threads, memory = len(list(Path("/proc/self/task").iterdir())), resident()
+    cycle(400)
+    assert len(list(Path("/proc/self/task").iterdir())) <= threads
+    assert resident() - memory < 4 << 20
 
 
 def test_a_closed_session_refuses_to_run(session):

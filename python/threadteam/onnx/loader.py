@@ -35,6 +35,9 @@ def load_graph(source: Any) -> Graph:
     graph = build_graph(model)
     check_operators(graph)
     check_rules(graph)
+    # The arrays of the graph hold the constants from here on.
+    del model.graph.initializer[:]
+    del model.graph.sparse_initializer[:]
     return graph
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -72,6 +72,10 @@ class Reference:
         self.node = node
         self._names = node.needs
         self._proto = strip_domain(node.proto)
+        # The package evaluates these as of operator set 13; before it, all axes from `axis` on count as one.
+        self._flat = node.op in ("Softmax", "LogSoftmax", "Hardmax") and not node.domain and node.version < 13
+        if self._flat:
+            self._proto = helper.make_node(node.op, node.proto.input, node.proto.output, axis=1)
         self._imports = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
         self._functions = list(graph.model.functions)
         # A function body that depends on the types of its operands needs an evaluator for each combination.
@@ -111,6 +115,17 @@ class Reference:
             found = self._evaluators[key] = self._make(types)
         return found
 
+    def _evaluate(self, feeds: dict[str, Any]) -> list[Any]:
+        """The results in order."""
+        if not self._flat:
+            return list(self._for(feeds).run(None, feeds))
+        (name,) = self._names
+        x, axis = feeds[name], int(self.node.attrs.get("axis", 1))
+        axis = axis + x.ndim if axis < 0 else axis
+        rows = math.prod(x.shape[:axis])
+        matrix = x.reshape(rows, math.prod(x.shape[axis:]))
+        return [self._for(feeds).run(None, {name: matrix})[0].reshape(x.shape)]
+
     def __call__(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Evaluate the node on the named values.
 
@@ -121,9 +136,8 @@ class Reference:
         """
         feeds = {name: values[name] for name in self._names}
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                results = self._for(feeds).run(None, feeds)
+            with np.errstate(all="ignore"):
+                results = self._evaluate(feeds)
         except (RunTerminated, MemoryError):
             raise
         except Exception as error:

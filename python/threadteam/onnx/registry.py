@@ -135,6 +135,8 @@ class Registry:
             listed = self._text()
             return f"{len(self._pools)} of {self.bound} executors" + (f": {listed}" if listed else "")
 
+    __repr__ = __str__
+
     def _after_fork(self) -> None:
         """A lock that another thread held when the process was forked would never open in the child."""
         self._lock = threading.Lock()
