@@ -14,9 +14,9 @@ pub(crate) const BINARY_BYTE: f64 = 0.025;
 /// Conversion, a byte of either element.
 pub(crate) const CAST_BYTE: f64 = 0.015;
 /// Division of `f32`.
-pub(crate) const DIVIDE_F32: f64 = 0.43;
+pub(crate) const DIVIDE_F32: f64 = 0.16;
 /// Division of `f64`.
-pub(crate) const DIVIDE_F64: f64 = 0.74;
+pub(crate) const DIVIDE_F64: f64 = 0.4;
 /// Division of integers.
 pub(crate) const INTEGER_DIVIDE: f64 = 1.6;
 /// A power of `f32` with varying exponents.
@@ -44,7 +44,7 @@ pub(crate) fn unary_f32(op: Unary<f32>) -> f64 {
         Unary::Tanh | Unary::Erf => 1.4,
         Unary::Gelu | Unary::GeluTanh => 1.65,
         Unary::Softplus => 2.2,
-        Unary::Sqrt | Unary::Reciprocal => 0.4,
+        Unary::Sqrt | Unary::Reciprocal => 0.2,
         _ => SIMPLE_BYTE * 4.0,
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn unary_f64(op: Unary<f64>) -> f64 {
         Unary::Sin | Unary::Cos | Unary::Softplus => 10.0,
         Unary::Tanh | Unary::GeluTanh => 14.0,
         Unary::Erf | Unary::Gelu => 24.0,
-        Unary::Sqrt | Unary::Reciprocal => 1.0,
+        Unary::Sqrt | Unary::Reciprocal => 0.6,
         _ => SIMPLE_BYTE * 8.0,
     }
 }
