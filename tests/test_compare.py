@@ -247,6 +247,18 @@ def test_tables_fit_120_columns_and_show_what_went_wrong(report: Comparison) -> 
     assert "geometric mean" in text
 
 
+def test_the_operators_of_a_long_model_are_added_up_by_kind() -> None:
+    console = pytest.importorskip("rich.console")
+    from threadteam.compare import case_table
+
+    result = case(arm("threadteam", 2, 1e-3))
+    operators = {f"layer{number}/mul (Mul)": 1e-6 for number in range(9)} | {"layer0/conv (Conv)": 5e-4}
+    result.arms[0].decomposition = Decomposition(operators, 0.0, 0.0, 0.0, 9.0)
+    with console.Console(width=120, record=True, file=open("/dev/null", "w")) as printer:
+        printer.print(case_table(result))
+    assert "threadteam 2: Conv 500 us + Mul 9.00 us; dispatch" in printer.export_text()
+
+
 def test_a_missing_onnx_package_is_named(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(MissingExtra, match=r"threadteam\[onnx\]"):

@@ -130,11 +130,11 @@ def test_a_trace_without_events_has_no_intervals_and_no_parts() -> None:
     assert str(found) == "nothing was recorded"
 
 
-def test_the_typical_run_has_the_most_sections_and_the_median_length() -> None:
+def test_the_typical_run_has_the_most_shares_and_the_median_length() -> None:
     events = []
-    for number, (start, length, sections) in enumerate([(0, 50, 1), (100, 90, 1), (200, 70, 1), (300, 60, 0)]):
+    for number, (start, length, shares) in enumerate([(0, 50, 1), (100, 90, 1), (200, 70, 1), (300, 60, 0)]):
         events += [Event(0, start, "label", 1), Event(0, start + length, "label", 0)]
-        events += [Event(0, start + 10, "publish", number + 1)] * sections
+        events += [Event(0, start + 10, "share_begin", number + 1)] * shares
     assert Timeline(events).typical_run == 2
     assert Timeline([]).typical_run is None
 

@@ -111,7 +111,9 @@ def _windows(timeline: Timeline) -> list[tuple[str, tuple[int, int]]]:
         windows = [("everything that was recorded", one)]
     else:
         one = runs[number]
-        first = max(0, min(number - _RUNS // 2, len(runs) - _RUNS))
+        # The shortest stretch of runs around it: an interrupted neighbour would dwarf everything.
+        firsts = range(max(0, number - _RUNS + 1), max(0, min(number, len(runs) - _RUNS)) + 1)
+        first = min(firsts, key=lambda at: runs[min(at + _RUNS, len(runs)) - 1][1] - runs[at][0])
         several = runs[first : first + _RUNS]
         windows = [("the run", one)]
         if len(several) > 1:

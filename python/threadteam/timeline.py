@@ -174,10 +174,10 @@ class Timeline:
 
     @property
     def typical_run(self) -> int | None:
-        """The number of a run of median length, among those with the most sections; None without runs."""
+        """The number of a run of median length, among those whose sections had most participants; None without runs."""
         runs = self.runs
-        published = [event.ns for event in self.events if event.kind == "publish"]
-        counts = [bisect_right(published, end) - bisect_left(published, start) for start, end in runs]
+        shares = [event.ns for event in self.events if event.kind == "share_begin"]
+        counts = [bisect_right(shares, end) - bisect_left(shares, start) for start, end in runs]
         full = [number for number, count in enumerate(counts) if count == max(counts)]
         full.sort(key=lambda number: runs[number][1] - runs[number][0])
         return full[len(full) // 2] if full else None

@@ -131,12 +131,17 @@ def _decompositions(arms: list[ArmResult]) -> list[str]:
 
 
 def _operators(parts: Decomposition) -> str:
+    """The steps of a short model; of a long one, the most expensive kinds of operators and the rest."""
     if len(parts.operators) <= _NAMED_OPERATORS + 1:
         return " + ".join(f"{name} {duration(seconds)}" for name, seconds in parts.operators.items())
-    ordered = sorted(parts.operators.items(), key=lambda item: -item[1])
+    kinds: dict[str, float] = defaultdict(float)
+    for label, seconds in parts.operators.items():
+        # Steps are labelled "node (operator)"; those of short chains by the node alone.
+        kinds[label.removesuffix(")").rpartition("(")[2]] += seconds
+    ordered = sorted(kinds.items(), key=lambda item: -item[1])
     named = [f"{name} {duration(seconds)}" for name, seconds in ordered[:_NAMED_OPERATORS]]
-    rest = ordered[_NAMED_OPERATORS:]
-    return " + ".join([*named, f"{len(rest)} others {duration(sum(seconds for _, seconds in rest))}"])
+    rest = sum(seconds for _, seconds in ordered[_NAMED_OPERATORS:])
+    return " + ".join([*named, *([f"others {duration(rest)}"] if rest else [])])
 
 
 def _problems(result: CaseResult) -> list[str]:
