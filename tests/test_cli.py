@@ -173,6 +173,14 @@ def test_trace_runs_a_script_with_its_arguments_and_writes_its_files(tmp_path: P
     assert (tmp_path / "t.png").exists()
 
 
+def test_the_json_of_a_trace_stands_alone_on_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = threadteam("trace", "--json", tmp_path / "script.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["status"] == 0
+    assert "arguments []" in done.stderr
+
+
 def test_trace_ends_with_the_scripts_own_status(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT + "sys.exit(7)\n")
     assert threadteam("trace", tmp_path / "script.py", cwd=tmp_path).returncode == 7

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -170,7 +170,9 @@ def trace(
     """Run a Python script and record every dispatch, share, barrier, park and wake of its pools."""
     from threadteam.script import trace_script
 
-    result = trace_script(script, arguments or [], output)
+    # What the script prints must not mix with the JSON.
+    with redirect_stdout(sys.stderr) if json else nullcontext():
+        result = trace_script(script, arguments or [], output)
     if json:
         _print_json(result)
     else:

@@ -66,7 +66,11 @@ class ArmResult:
 
 @dataclass
 class CaseResult:
-    """All arms on one case."""
+    """All arms on one case.
+
+    `round_trip` is the time of a cache line between two CPUs and back, in seconds, just before; `same_bits` whether all
+    widths of `threadteam` and `openmp` gave the same result, None when there were not two to compare.
+    """
 
     name: str
     title: str
@@ -99,8 +103,8 @@ class CaseResult:
 class Comparison:
     """A whole comparison.
 
-    `machine` describes where it ran, `versions` the systems by name, `skipped` the systems and models that were left
-    out with the reason; `round_trip` is the time of a cache line between two CPUs and back, in seconds.
+    `machine` describes where it ran, `settings` how, `versions` the systems by name, `skipped` the systems and models
+    that were left out with the reason.
     """
 
     machine: dict[str, Any]
