@@ -57,13 +57,22 @@ def write_parts_in_place(steps: list[Step], results: Sequence[Tensor]) -> list[S
     and all readers can use the part's place in the result instead.
     """
     uses: dict[Buffer, set[tuple[tuple[int, ...], tuple[int, ...], int]]] = {}
-    for step in steps:
+    touching: dict[Buffer, set[int]] = {}
+    for number, step in enumerate(steps):
         for tensor in tensors_of(step):
             uses.setdefault(tensor.buffer, set()).add((tensor.shape, tensor.strides, tensor.offset))
+            touching.setdefault(tensor.buffer, set()).add(number)
     fixed = {tensor.buffer for tensor in results}
     kept: list[Step] = []
     moved: dict[Buffer, Tensor] = {}
-    for step in steps:
+
+    def collides(part: Buffer, place: Tensor, copying: int) -> bool:
+        """Whether a step would have operands there that reach over each other."""
+        shared = (touching[part] & touching[place.buffer]) - {copying}
+        others = (resolve(tensor, moved) for number in shared for tensor in tensors_of(steps[number]))
+        return any(other.buffer is place.buffer and overlap(other, place) for other in others)
+
+    for number, step in enumerate(steps):
         source = step.ins[0] if step.fills_alone else None
         if (
             source is not None
@@ -72,14 +81,28 @@ def write_parts_in_place(steps: list[Step], results: Sequence[Tensor]) -> list[S
             and len(uses[source.buffer]) == 1
             and source.buffer not in moved
             and source.buffer not in fixed
+            and not collides(source.buffer, step.outs[0], number)
         ):
             moved[source.buffer] = step.outs[0]
+            touching[step.outs[0].buffer] |= touching[source.buffer] - {number}
         else:
             kept.append(step)
     for step in kept:
         step.ins = [None if t is None else resolve(t, moved) for t in step.ins]
         step.outs = [resolve(t, moved) for t in step.outs]
     return kept
+
+
+def overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether the ranges between the first and last element of two views of one buffer meet."""
+    (low, high), (start, end) = reach(a), reach(b)
+    return low <= end and start <= high
+
+
+def reach(tensor: Tensor) -> tuple[int, int]:
+    """The lowest and highest element of its buffer that a view reaches."""
+    steps = [step * (extent - 1) for step, extent in zip(tensor.strides, tensor.shape, strict=True)]
+    return tensor.offset + sum(min(step, 0) for step in steps), tensor.offset + sum(max(step, 0) for step in steps)
 
 
 def resolve(tensor: Tensor, moved: dict[Buffer, Tensor]) -> Tensor:

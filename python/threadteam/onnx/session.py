@@ -89,6 +89,7 @@ class InferenceSession:
         self._planner = Planner(self._graph)
         self._readers = {spec.name: InputReader(spec) for spec in (*self._graph.inputs, *self._graph.overridable)}
         self._output_names = tuple(spec.name for spec in self._graph.outputs)
+        self._output_list = list(self._output_names)
         self._fast_inputs = fast_inputs(self._graph)
         self._fast: dict[tuple[int, ...], Executable] = {}
         self._plans: OrderedDict[Any, Stage] = OrderedDict()
@@ -134,7 +135,11 @@ class InferenceSession:
             `run_options.terminate` was set.
         """
         # The hot path: arrays that need no conversion, shapes seen before, all outputs, nothing special.
-        if run_options is None and not output_names and len(input_feed) == len(self._fast_inputs):
+        if (
+            run_options is None
+            and (not output_names or output_names == self._output_list)
+            and len(input_feed) == len(self._fast_inputs)
+        ):
             key: tuple[int, ...] = ()
             arrays = []
             for name, dtype in self._fast_inputs:
