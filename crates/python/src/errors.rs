@@ -7,7 +7,7 @@ use threadteam::{Error, Refused};
 
 /// An exception of `threadteam.errors`, looked up by name: errors are rare, so nothing is cached.
 pub(crate) fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
-    build(py, class, |_| Ok((message.into(),).into_pyobject(py)?))
+    build(py, class, |_| (message.into(),).into_pyobject(py))
 }
 
 fn build<'py>(
@@ -31,7 +31,7 @@ pub(crate) fn refused(py: Python<'_>, class: &str, what: &str, reason: Refused) 
         _ => ("UNAVAILABLE", "take the path without barriers, or try again when the pool is idle"),
     };
     let message = format!("{what} was refused: {reason}; {advice}");
-    build(py, class, |module| Ok((message, module.getattr("RefusedReason")?.getattr(member)?).into_pyobject(py)?))
+    build(py, class, |module| (message, module.getattr("RefusedReason")?.getattr(member)?).into_pyobject(py))
 }
 
 /// What the runtime refused to do with its arguments or its threads.
@@ -43,7 +43,7 @@ pub(crate) fn from_core(py: Python<'_>, error: &Error) -> PyErr {
                 "{error}; the pool goes on with {} participants: raise the process limit (ulimit -u), or make a narrower pool",
                 started + 1
             );
-            build(py, "ThreadStartError", |_| Ok((message, started, wanted).into_pyobject(py)?))
+            build(py, "ThreadStartError", |_| (message, started, wanted).into_pyobject(py))
         }
         Error::InvalidSplit => raise(py, "SplitError", error.to_string()),
         _ => pyo3::exceptions::PyValueError::new_err(error.to_string()),

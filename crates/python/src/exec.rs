@@ -6,10 +6,11 @@ use crate::costs;
 use crate::errors;
 use crate::external::ExternalScope;
 use crate::flow::Flow;
-use crate::home::{room, Home};
+use crate::home::Home;
 use crate::numbers::{at_least_one, length as a_length};
 use crate::pool::PyPool;
 use crate::section::{lead, watched};
+use crate::slots::Slots;
 use crate::teamexec::{new_team_token, PyTeamExec, TeamScope};
 use crate::token::{End, Entry, Token};
 use crate::wait::override_of;
@@ -21,7 +22,23 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use threadteam::Exec;
 
-/// A token for `budget` slots of one pool.
+/// A token for `budget` slots of one pool: the authority to run so many tasks at once.
+///
+/// It cannot be copied or pickled. One entry runs on it at a time; `reborrow` and `limit` lend it.
+///
+/// Parameters
+/// ----------
+/// pool : Pool
+///     Where the slots are.
+/// budget : int, optional
+///     How many; clamped to the pool's width, which is the default.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> with tt.Pool(2) as pool:
+/// ...     tt.Exec(pool, 2)
+/// <Exec(budget=2, pool "threadteam" of width 2)>
 #[pyclass(frozen, weakref, module = "threadteam", name = "Exec")]
 pub(crate) struct PyExec {
     pub(crate) token: Arc<Token<Exec<'static>>>,
@@ -101,35 +118,80 @@ impl PyExec {
         pool.get().exec(pool.py(), budget)
     }
 
-    /// The token of the calling thread alone.
+    /// Return the token of the calling thread alone.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A token of one slot that needs no pool.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> tt.Exec.serial().is_serial
+    /// True
     #[staticmethod]
     fn serial() -> PyExec {
         PyExec::alone()
     }
 
+    /// The slots of this token.
     #[getter]
     fn budget(&self) -> usize {
         self.token.budget.get()
     }
 
+    /// Whether everything runs on the calling thread.
     #[getter(is_serial)]
     fn is_serial_(&self) -> bool {
         self.is_serial()
     }
 
+    /// Whether the token was minted by, or derived from, a team.
     #[getter]
     fn carries_team(&self) -> bool {
         self.token.carries_team
     }
 
+    /// Lend the token with its whole budget, for a callee.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A loan. Until it is closed (``with``, `close`, collection) this token raises `TokenLent`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> token = tt.Exec.serial()
+    /// >>> with token.reborrow() as lent:
+    /// ...     lent.map(abs, [-1])
+    /// [1]
     fn reborrow(&self, py: Python<'_>) -> PyResult<PyExec> {
         self.loan(py, "Exec.reborrow()", self.token.budget)
     }
 
+    /// Lend at most `max` of the slots; the others stay unused meanwhile.
+    ///
+    /// Parameters
+    /// ----------
+    /// max : int
+    ///     At least 1.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A loan, as of `reborrow`.
     fn limit(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<PyExec> {
         self.loan(py, "Exec.limit()", at_least_one(max, "max")?)
     }
 
+    /// End the token, the loans taken from it first. Closing again does nothing.
+    ///
+    /// Raises
+    /// ------
+    /// TokenBusy
+    ///     An entry is running on it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.token.end(py, End::Closed, false)
     }
@@ -150,6 +212,34 @@ impl PyExec {
         self.close(py)
     }
 
+    /// Run ``body(start, stop)`` over disjoint ranges that cover ``0..length``.
+    ///
+    /// Parameters
+    /// ----------
+    /// length : int
+    ///     Items; at most ``2**63 - 1``.
+    /// grain : int
+    ///     The fewest items of a range, but for the last one.
+    /// body : callable or native code
+    ///     Runs on at most `budget` participants. Native code has the signature
+    ///     ``void (int64_t start, int64_t stop, void *data)`` and runs without the interpreter.
+    ///
+    /// Raises
+    /// ------
+    /// Exception
+    ///     The first exception of any body; ranges that had not started are dropped.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> squares = [0] * 6
+    /// >>> def fill(start, stop):
+    /// ...     for i in range(start, stop):
+    /// ...         squares[i] = i * i
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().for_ranges(6, 2, fill)
+    /// >>> squares
+    /// [0, 1, 4, 9, 16, 25]
     fn for_ranges(
         &self,
         py: Python<'_>,
@@ -166,6 +256,26 @@ impl PyExec {
         })
     }
 
+    /// Run ``body(index, exec)`` for each of `jobs` jobs, on ``min(jobs, budget)`` tasks.
+    ///
+    /// The shares of the children add up to the budget. With more jobs than budget, tasks take jobs one by one.
+    ///
+    /// Parameters
+    /// ----------
+    /// jobs : int
+    ///     How many.
+    /// body : callable or native code
+    ///     Is given the job's number and its token, which dies when the body returns. Native code has the signature
+    ///     ``void (int64_t index, void *data)``.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> shares = {}
+    /// >>> with tt.Pool(3) as pool:
+    /// ...     pool.exec().fork(2, lambda job, token: shares.update({job: token.budget}))
+    /// >>> sorted(shares.values())
+    /// [1, 2]
     fn fork(&self, py: Python<'_>, jobs: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let jobs = a_length(jobs, "jobs")?;
         let body = Body::of(body, Signature::Index, "Exec.fork()")?;
@@ -173,6 +283,28 @@ impl PyExec {
         self.section(py, &mut entry, &body, |exec, flow| exec.fork(jobs, self.fork_body(flow, &body)))
     }
 
+    /// Run one job for each share, with that many slots: `fork` for jobs of different size.
+    ///
+    /// Parameters
+    /// ----------
+    /// shares : iterable of int
+    ///     At least 1 each, together at most the budget.
+    /// body : callable or native code
+    ///     As for `fork`.
+    ///
+    /// Raises
+    /// ------
+    /// ValueError
+    ///     Shares that do not fit; nothing ran.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> shares = {}
+    /// >>> with tt.Pool(3) as pool:
+    /// ...     pool.exec().fork_sized([2, 1], lambda job, token: shares.update({job: token.budget}))
+    /// >>> shares[0], shares[1]
+    /// (2, 1)
     fn fork_sized(&self, py: Python<'_>, shares: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let shares = sizes(shares, "shares")?;
         let body = Body::of(body, Signature::Index, "Exec.fork_sized()")?;
@@ -186,6 +318,28 @@ impl PyExec {
             })
     }
 
+    /// Call `function` on every item and return the results in order.
+    ///
+    /// Parameters
+    /// ----------
+    /// function : callable
+    ///     Called with one item.
+    /// iterable : iterable
+    ///     Read to its end first.
+    /// grain : int, default 1
+    ///     The fewest items that a participant takes at once.
+    ///
+    /// Returns
+    /// -------
+    /// list
+    ///     One result for each item.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().map(str.upper, "abc")
+    /// ['A', 'B', 'C']
     #[pyo3(signature = (function, iterable, *, grain = None))]
     fn map<'py>(
         &self,
@@ -215,6 +369,32 @@ impl PyExec {
         PyList::new(py, results.take())
     }
 
+    /// Combine the results of fixed chunks in a fixed order: the same result for every budget.
+    ///
+    /// Parameters
+    /// ----------
+    /// length : int
+    ///     Items.
+    /// grain : int
+    ///     Items of a chunk; the last may be smaller.
+    /// map_body : callable
+    ///     ``map_body(start, stop)`` is the result of a chunk.
+    /// combine : callable
+    ///     ``combine(so_far, chunk)``, called on the calling thread in the order of the chunks.
+    /// initial : object
+    ///     Comes first, once; it is the result for no items.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     What the last `combine` returned.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().reduce(10, 3, lambda a, b: sum(range(a, b)), lambda x, y: x + y, 0)
+    /// 45
     #[pyo3(signature = (length, grain, map_body, combine, initial))]
     fn reduce<'py>(
         &self,
@@ -252,6 +432,28 @@ impl PyExec {
         partials.take().into_iter().try_fold(initial, |sum, partial| combine.call1((sum, partial)))
     }
 
+    /// Hand the budget to other libraries as a plain width, and limit their thread pools to it.
+    ///
+    /// Parameters
+    /// ----------
+    /// function : callable, optional
+    ///     Called as ``function(width)``; without it, a context manager is returned that hands out the width.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     The function's result, or a context manager. The width knows what is `limited` and what is `unlimited`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     token = pool.exec()
+    /// ...     token.external(lambda width: width + 1)
+    /// ...     with token.external() as width:
+    /// ...         int(width)
+    /// 3
+    /// 2
     #[pyo3(signature = (function = None))]
     fn external<'py>(&self, py: Python<'py>, function: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let Some(function) = function else {
@@ -266,6 +468,25 @@ impl PyExec {
         attach::call(&within, &(function, self.token.budget.get()).into_pyobject(py)?)
     }
 
+    /// Run ``body(index)`` on all `budget` participants at the same time.
+    ///
+    /// Parameters
+    /// ----------
+    /// body : callable or native code
+    ///     May wait for the other participants. Native code has the signature ``void (int64_t index, void *data)``.
+    ///
+    /// Raises
+    /// ------
+    /// Refused
+    ///     They cannot all be had at once; nothing ran. `reason` says why.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threading
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool:
+    /// ...     meeting = threading.Barrier(2)
+    /// ...     pool.exec().broadcast(lambda index: meeting.wait())
     fn broadcast(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::of(body, Signature::Index, "Exec.broadcast()")?;
         let mut entry = self.token.enter(py, "Exec.broadcast()")?;
@@ -277,10 +498,36 @@ impl PyExec {
         outcome.map_err(|reason| errors::refused(py, "Refused", "Exec.broadcast()", reason))
     }
 
+    /// Whether `broadcast` would not be refused by rule on this thread now.
     fn can_broadcast(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.token.enter(py, "Exec.can_broadcast()")?.inner().can_broadcast())
     }
 
+    /// Reserve ``budget - 1`` members, so that sections may have barriers.
+    ///
+    /// Parameters
+    /// ----------
+    /// body : callable, optional
+    ///     Called with the `TeamExec`; without it, a context manager is returned that hands it out.
+    /// wait : WaitPolicy or WaitOverride, optional
+    ///     How the members wait meanwhile.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     The body's result, or a context manager.
+    ///
+    /// Raises
+    /// ------
+    /// Refused
+    ///     Not all members can be had; nothing ran.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    /// ...     team.size
+    /// 2
     #[pyo3(signature = (body = None, *, wait = None))]
     fn team<'py>(
         &self,
@@ -314,11 +561,37 @@ impl PyExec {
         Ok(result.map_or_else(|| py.None().into_bound(py), |result| result.into_bound(py)))
     }
 
+    /// Return what one section of `width` participants costs.
+    ///
+    /// Parameters
+    /// ----------
+    /// width : int
+    ///     Clamped to the budget.
+    ///
+    /// Returns
+    /// -------
+    /// float
+    ///     Seconds; infinity where there is nothing to dispatch.
     fn dispatch_cost(&self, py: Python<'_>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
         let width = at_least_one(width, "width")?;
         Ok(costs::seconds(self.token.enter(py, "Exec.dispatch_cost()")?.inner().dispatch_cost(width)))
     }
 
+    /// Return whether a region gains from `width` participants: its estimate is at least `PAYS` times its dispatches.
+    ///
+    /// Parameters
+    /// ----------
+    /// estimate : float
+    ///     Seconds that it takes on one thread.
+    /// sections : int, default 1
+    ///     Sections that it really enters.
+    /// width : int, optional
+    ///     The budget by default.
+    ///
+    /// Returns
+    /// -------
+    /// bool
+    ///     Whether to run it in parallel.
     #[pyo3(signature = (estimate, sections = 1, width = None))]
     fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let estimate = costs::estimate(estimate)?;
@@ -326,6 +599,19 @@ impl PyExec {
         Ok(self.token.enter(py, "Exec.pays()")?.inner().pays(estimate, sections, width))
     }
 
+    /// Return the width that makes a region shortest.
+    ///
+    /// Parameters
+    /// ----------
+    /// estimate : float
+    ///     Seconds that it takes on one thread.
+    /// sections : int, default 1
+    ///     Sections that it really enters.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     From 1, if no width pays, to the budget.
     #[pyo3(signature = (estimate, sections = 1))]
     fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
         let estimate = costs::estimate(estimate)?;
@@ -361,24 +647,4 @@ pub(crate) fn no_copy(name: &str) -> PyErr {
 /// Integers of at least one, from any iterable.
 pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     given.try_iter()?.map(|item| at_least_one(&item?, name).map(NonZeroUsize::get)).collect()
-}
-
-/// One result for each index, written once each by whoever has the interpreter.
-struct Slots(Mutex<Vec<Option<Py<PyAny>>>>);
-
-impl Slots {
-    fn new(count: usize, what: &str) -> PyResult<Self> {
-        let mut slots = room(count, what)?;
-        slots.resize_with(count, || None);
-        Ok(Slots(Mutex::new(slots)))
-    }
-
-    fn put(&self, index: usize, value: Py<PyAny>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(value);
-    }
-
-    /// All of them: a section that did not fail ran every index.
-    fn take(self) -> Vec<Py<PyAny>> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
-    }
 }

@@ -46,6 +46,12 @@ pub(crate) fn look_for_signals_of_led_section() {
     }
 }
 
+/// Whether the innermost section that the calling thread leads is being dropped.
+pub(crate) fn led_section_stopped() -> bool {
+    // SAFETY: as above.
+    unsafe { LED.get().as_ref() }.is_some_and(Flow::stopped)
+}
+
 /// Lives on the leader's stack for the time of a section; every participant and every nested section reads it.
 pub(crate) struct Flow {
     stopped: AtomicBool,
@@ -100,7 +106,7 @@ impl Flow {
     pub(crate) fn fail(&self, py: Python<'_>, error: PyErr) {
         // A section inside a body that was dropped because this one failed says so with `Cancelled`: no news.
         let echo = self.stopped() && is_cancelled(py, &error);
-        if !(echo && !self.errors().is_empty()) {
+        if !echo || self.errors().is_empty() {
             self.errors().push(error);
         }
         self.stopped.store(true, Ordering::Relaxed);

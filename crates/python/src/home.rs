@@ -5,7 +5,6 @@ use crate::flow;
 use crate::life;
 use crate::token::{End, Lender, Token};
 use crate::trace::PyTrace;
-use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::mem;
 use std::num::NonZeroUsize;
@@ -280,7 +279,7 @@ impl Home {
     }
 
     /// Moves the pool into a team. Returns the number of the move.
-    pub(crate) fn into_team(&self, py: Python<'_>, width: NonZeroUsize, wait: WaitOverride) -> PyResult<u64> {
+    pub(crate) fn move_into_team(&self, py: Python<'_>, width: NonZeroUsize, wait: WaitOverride) -> PyResult<u64> {
         let what = format!("Pool.into_team() on {}", self.title());
         if self.closing.load(Ordering::Relaxed) || !matches!(*lock(&self.owner), Owner::Pool(_)) {
             return Err(self.gone(py, "Pool.into_team()"));
@@ -323,7 +322,7 @@ impl Home {
     }
 
     /// Moves the team back into a pool.
-    pub(crate) fn into_pool(&self, py: Python<'_>, moves: u64) -> PyResult<()> {
+    pub(crate) fn move_into_pool(&self, py: Python<'_>, moves: u64) -> PyResult<()> {
         self.refuse_from_inside(py, "Team.into_pool()")?;
         self.check_team(py, moves, "Team.into_pool()")?;
         self.end_roots(py)?;
@@ -392,15 +391,6 @@ impl Drop for Home {
         }
         Python::attach(|py| py.detach(|| discard(owner)));
     }
-}
-
-/// Room for `count` items, or `MemoryError`: counts come from users.
-pub(crate) fn room<T>(count: usize, what: &str) -> PyResult<Vec<T>> {
-    let mut items = Vec::new();
-    items
-        .try_reserve_exact(count)
-        .map_err(|_| PyMemoryError::new_err(format!("no memory for {count} {what}; use larger chunks")))?;
-    Ok(items)
 }
 
 /// Records what every pool does from now on, those made later included, or ends that.

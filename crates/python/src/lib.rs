@@ -17,6 +17,7 @@ mod pool;
 mod probe;
 mod program;
 mod section;
+mod slots;
 mod stats;
 mod team;
 mod teamexec;

@@ -20,7 +20,44 @@ use threadteam::{Pool, PoolBuilder, Qos};
 /// Participants beyond this are a mistake on any machine, and thread stacks would fill the address space.
 const MOST_THREADS: usize = 1 << 15;
 
-/// A thread pool: the calling thread plus `width - 1` resident workers.
+/// A thread pool: the calling thread plus `width - 1` resident workers. The only thing that starts threads.
+///
+/// Workers start at the first section, spin for a bounded time when idle, then sleep without using any CPU.
+///
+/// Parameters
+/// ----------
+/// threads : int, optional
+///     Participants, the calling thread included; `cpu_budget().count` by default.
+/// name : str, default "threadteam"
+///     Prefix of the workers' thread names.
+/// stack_size : int, optional
+///     Bytes of stack of each worker.
+/// on_start : callable, optional
+///     Called as ``on_start(index)`` on each worker as it starts; its exceptions are reported, not raised.
+/// pin_participants : bool, default False
+///     Place the members of a team on the caller's CPUs (Linux); the leader is never pinned.
+/// wait : WaitPolicy or WaitOverride, optional
+///     How idle workers wait; by default as ``THREADTEAM_SPIN`` says, or adaptively.
+/// acquire_timeout : float, default 0.002
+///     Seconds that a team or a broadcast waits for busy members before it is refused.
+/// qos : str, optional
+///     Scheduling class of the workers on Apple systems.
+/// dispatch_costs : DispatchCosts, optional
+///     What a section is said to cost; by default as measured for this class of machine.
+/// domains : None
+///     Reserved for pools over several cache domains.
+///
+/// Raises
+/// ------
+/// ValueError
+///     A width below 1, a time that is none, or an unusable environment variable.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> with tt.Pool(2) as pool:
+/// ...     pool.exec().map(abs, [-1, -2, -3])
+/// [1, 2, 3]
 #[pyclass(frozen, weakref, module = "threadteam", name = "Pool")]
 pub(crate) struct PyPool {
     pub(crate) home: Arc<Home>,
@@ -94,46 +131,105 @@ impl PyPool {
         Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants })
     }
 
+    /// Participants, the calling thread included.
     #[getter]
     fn width(&self) -> usize {
         self.home.width.get()
     }
 
+    /// Prefix of the workers' thread names.
     #[getter]
     fn name(&self) -> &str {
         &self.home.name
     }
 
+    /// How idle workers wait.
     #[getter]
     fn wait_policy(&self) -> PyWaitPolicy {
         self.policy
     }
 
+    /// What a section is said to cost.
     #[getter]
     fn dispatch_costs(&self) -> PyDispatchCosts {
         self.costs
     }
 
+    /// Whether members of teams are placed on CPUs of their own.
     #[getter]
     fn pin_participants(&self) -> bool {
         self.pinned
     }
 
+    /// Workers that are awake now.
     #[getter]
     fn resident_members(&self) -> usize {
         self.home.ask(Pool::resident_members).unwrap_or(0)
     }
 
+    /// Whether the pool is closed, or spent by `into_team`.
     #[getter]
     fn closed(&self) -> bool {
         !self.home.is_open()
     }
 
+    /// Mint a root token.
+    ///
+    /// Parameters
+    /// ----------
+    /// budget : int, optional
+    ///     Slots; clamped to the width, which is the default.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A token for so many slots of this pool.
+    ///
+    /// Raises
+    /// ------
+    /// PoolClosed
+    ///     The pool is closed, or moved into a team, which the message names.
+    /// ValueError
+    ///     A budget below 1.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec(1).budget, pool.exec(100).budget
+    /// (1, 2)
     #[pyo3(name = "exec", signature = (budget = None))]
     fn exec_(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
         self.exec(py, budget)
     }
 
+    /// Move the pool into a team whose members stay reserved.
+    ///
+    /// The pool is spent until `Team.into_pool` gives it back. Tokens minted before raise `PoolClosed`.
+    ///
+    /// Parameters
+    /// ----------
+    /// width : int, optional
+    ///     Participants, clamped to the pool's width, which is the default.
+    /// wait : WaitPolicy or WaitOverride, optional
+    ///     How the members wait while they are reserved.
+    ///
+    /// Returns
+    /// -------
+    /// Team
+    ///     The team, which closes the pool when it is closed.
+    ///
+    /// Raises
+    /// ------
+    /// IntoTeamError
+    ///     Not all members can be had, or a token of the pool is in use; the pool stays usable.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0).into_team() as team, team.exec() as token:
+    /// ...     token.carries_team
+    /// True
     #[pyo3(signature = (width = None, *, wait = None))]
     fn into_team<'py>(
         slf: Bound<'py, Self>,
@@ -145,14 +241,29 @@ impl PyPool {
             Some(given) => at_least_one(given, "width")?.min(home.width),
             None => home.width,
         };
-        let moves = home.into_team(slf.py(), width, override_of(wait)?)?;
+        let moves = home.move_into_team(slf.py(), width, override_of(wait)?)?;
         Ok(PyTeam::new(slf.unbind(), home, moves, width))
     }
 
+    /// Let idle workers sleep at once. Never blocks.
     fn release_idle(&self) {
         self.home.ask(Pool::release_idle);
     }
 
+    /// Return the counters of this pool since it was made.
+    ///
+    /// Returns
+    /// -------
+    /// PoolStats
+    ///     Reading them costs the workers nothing.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().for_ranges(8, 4, lambda start, stop: None)
+    /// ...     pool.stats().sections
+    /// 1
     fn stats(&self, py: Python<'_>) -> PyResult<PyPoolStats> {
         self.home.stats().map(PyPoolStats::from).ok_or_else(|| self.home.gone(py, "Pool.stats()"))
     }
@@ -163,6 +274,12 @@ impl PyPool {
         self.home.set_trace(trace.map(|trace| Arc::clone(trace.core())));
     }
 
+    /// End all tokens, wait for the entries that run, and join the workers. Closing again does nothing.
+    ///
+    /// Raises
+    /// ------
+    /// ThreadteamError
+    ///     Called from inside a body of this pool, which it would wait for.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.home.close(py, "Pool.close()")
     }

@@ -10,6 +10,20 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// A pool with reserved members, made by `Pool.into_team`.
+///
+/// Its tokens carry the team: their sections go to the reserved members, and a broadcast is never refused.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> pool = tt.Pool(2, acquire_timeout=10.0)
+/// >>> team = pool.into_team()
+/// >>> with team.exec() as token:
+/// ...     token.can_broadcast()
+/// True
+/// >>> team.into_pool() is pool
+/// True
+/// >>> pool.close()
 #[pyclass(frozen, weakref, module = "threadteam", name = "Team")]
 pub(crate) struct PyTeam {
     pool: Py<PyPool>,
@@ -33,31 +47,75 @@ impl PyTeam {
 
 #[pymethods]
 impl PyTeam {
+    /// Participants, the leader included.
     #[getter]
     fn size(&self) -> usize {
         self.size.get()
     }
 
+    /// The pool object, spent while the team has its workers.
     #[getter]
     fn pool(&self, py: Python<'_>) -> Py<PyPool> {
         self.pool.clone_ref(py)
     }
 
+    /// Mint the root token, waiting until the previous one is closed.
+    ///
+    /// Parameters
+    /// ----------
+    /// budget : int, optional
+    ///     Slots, clamped to the size, which is the default.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A token that carries the team.
+    ///
+    /// Raises
+    /// ------
+    /// TokenBusy
+    ///     This thread holds the previous root token and would wait for itself.
+    /// PoolClosed
+    ///     The team is over.
     #[pyo3(name = "exec", signature = (budget = None))]
     fn exec_(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
         self.exec(py, budget, true)
     }
 
+    /// Mint the root token without waiting.
+    ///
+    /// Parameters
+    /// ----------
+    /// budget : int, optional
+    ///     Slots, clamped to the size, which is the default.
+    ///
+    /// Returns
+    /// -------
+    /// Exec
+    ///     A token that carries the team.
+    ///
+    /// Raises
+    /// ------
+    /// Refused
+    ///     Another root token leads the team; the reason is ``BUSY``.
     #[pyo3(signature = (budget = None))]
     fn try_exec(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
         self.exec(py, budget, false)
     }
 
-    fn into_pool(&self, py: Python<'_>) -> PyResult<Py<PyPool>> {
-        self.home.into_pool(py, self.moves)?;
+    /// Give the members free and the pool back.
+    ///
+    /// Returns
+    /// -------
+    /// Pool
+    ///     The pool that the team was made of, usable again.
+    #[pyo3(name = "into_pool")]
+    fn give_back(&self, py: Python<'_>) -> PyResult<Py<PyPool>> {
+        self.home.move_into_pool(py, self.moves)?;
         Ok(self.pool.clone_ref(py))
     }
 
+    /// Close the team and its pool. After `into_pool` it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // A team that gave its pool back has nothing left to close.
         if self.home.check_team(py, self.moves, "Team.close()").is_err() {

@@ -55,7 +55,22 @@ pub(crate) unsafe fn new_team_token(team: TeamExec<'_>, home: Option<&Arc<Home>>
     }
 }
 
-/// Exclusive authority over the calling thread and the reserved members of a team.
+/// Exclusive authority over the calling thread, participant 0, and the reserved members of a team.
+///
+/// Its sections are gangs: every participant runs at the same time, so they may wait for each other.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> order = []
+/// >>> def phases(participant):
+/// ...     order.append("first")
+/// ...     participant.barrier()
+/// ...     order.append("second")
+/// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+/// ...     team.run_with(phases)
+/// >>> order
+/// ['first', 'first', 'second', 'second']
 #[pyclass(frozen, weakref, module = "threadteam", name = "TeamExec")]
 pub(crate) struct PyTeamExec {
     pub(crate) token: Arc<Token<HeldTeam>>,
@@ -109,24 +124,49 @@ fn callable(body: &Body) -> PyResult<&Py<PyAny>> {
 
 #[pymethods]
 impl PyTeamExec {
+    /// Participants, the leader included.
     #[getter]
     fn size(&self) -> usize {
         self.token.budget.get()
     }
 
+    /// How members wait between the sections of this scope.
     #[getter]
     fn policy(&self, py: Python<'_>) -> PyResult<PyWaitPolicy> {
         Ok(PyWaitPolicy::from(self.token.enter(py, "TeamExec.policy")?.inner().team.policy()))
     }
 
+    /// Lend the team with another waiting policy.
+    ///
+    /// Parameters
+    /// ----------
+    /// wait : WaitPolicy or WaitOverride
+    ///     Holds until the loan is closed.
+    ///
+    /// Returns
+    /// -------
+    /// TeamExec
+    ///     A loan, as of `reborrow`.
     fn with_wait(&self, py: Python<'_>, wait: &Bound<'_, PyAny>) -> PyResult<PyTeamExec> {
         self.loan(py, "TeamExec.with_wait()", override_of(Some(wait))?)
     }
 
+    /// Lend the team, for a callee.
+    ///
+    /// Returns
+    /// -------
+    /// TeamExec
+    ///     A loan. Until it is closed this one raises `TokenLent`.
     fn reborrow(&self, py: Python<'_>) -> PyResult<PyTeamExec> {
         self.loan(py, "TeamExec.reborrow()", WaitOverride::new())
     }
 
+    /// End the token, the loans taken from it first. Closing again does nothing.
+    ///
+    /// Raises
+    /// ------
+    /// TokenBusy
+    ///     An entry is running on it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.token.end(py, End::Closed, false)
     }
@@ -146,6 +186,12 @@ impl PyTeamExec {
         self.close(py)
     }
 
+    /// Run ``body(index, size)`` on every participant at the same time.
+    ///
+    /// Parameters
+    /// ----------
+    /// body : callable or native code
+    ///     Native code has the signature ``void (int64_t index, void *data)``.
     fn run(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::of(body, Signature::Index, "TeamExec.run()")?;
         let mut entry = self.token.enter(py, "TeamExec.run()")?;
@@ -156,6 +202,12 @@ impl PyTeamExec {
         })
     }
 
+    /// Run ``body(participant)`` on every participant at the same time.
+    ///
+    /// Parameters
+    /// ----------
+    /// body : callable
+    ///     Is given a `Participant`, which can wait for its peers. When one fails, their barriers raise `Cancelled`.
     fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::python(body, "TeamExec.run_with()")?;
         let function = callable(&body)?;
@@ -175,6 +227,28 @@ impl PyTeamExec {
         })
     }
 
+    /// Cut the team into children and run ``body(index, team)`` for all of them at the same time.
+    ///
+    /// Parameters
+    /// ----------
+    /// sizes : iterable of int
+    ///     Participants of each child: at least 1 each, together at most the size.
+    /// body : callable
+    ///     Is given the child's number and its team.
+    ///
+    /// Raises
+    /// ------
+    /// SplitError
+    ///     Sizes that do not fit; nothing ran.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> sizes = {}
+    /// >>> with tt.Pool(3, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    /// ...     team.split([2, 1], lambda child, part: sizes.update({child: part.size}))
+    /// >>> sizes[0], sizes[1]
+    /// (2, 1)
     fn split(&self, py: Python<'_>, sizes_: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let given = sizes(sizes_, "sizes").map_err(|error| {
             let wrong = error.is_instance_of::<pyo3::exceptions::PyValueError>(py);
@@ -198,6 +272,14 @@ impl PyTeamExec {
         )
     }
 
+    /// Run ``body(index, team)`` for `children` children of even size.
+    ///
+    /// Parameters
+    /// ----------
+    /// children : int
+    ///     With more than there are participants, each takes the next when it is done with one, alone.
+    /// body : callable
+    ///     Is given the child's number and its team.
     fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let children = length(children, "children")?;
         let body = Body::python(body, "TeamExec.fork()")?;
@@ -206,11 +288,13 @@ impl PyTeamExec {
         self.section(py, &mut entry, &body, |team, flow| team.fork(children, self.child_body(flow, function)))
     }
 
+    /// Return what one section of `width` participants costs, in seconds; see `Exec.dispatch_cost`.
     fn dispatch_cost(&self, py: Python<'_>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
         let width = at_least_one(width, "width")?;
         Ok(costs::seconds(self.token.enter(py, "TeamExec.dispatch_cost()")?.inner().team.dispatch_cost(width)))
     }
 
+    /// Return whether a region gains from `width` participants; see `Exec.pays`.
     #[pyo3(signature = (estimate, sections = 1, width = None))]
     fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let estimate = costs::estimate(estimate)?;
@@ -218,6 +302,7 @@ impl PyTeamExec {
         Ok(self.token.enter(py, "TeamExec.pays()")?.inner().team.pays(estimate, sections, width))
     }
 
+    /// Return the width that makes a region shortest; see `Exec.width_for`.
     #[pyo3(signature = (estimate, sections = 1))]
     fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
         let estimate = costs::estimate(estimate)?;
@@ -291,7 +376,7 @@ impl TeamScope {
     }
 }
 
-/// One participant of `TeamExec.run_with`, for the time of its body.
+/// One participant of `TeamExec.run_with`, for the time of its body and on its thread only.
 #[pyclass(frozen, module = "threadteam", name = "Participant")]
 pub(crate) struct PyParticipant {
     index: usize,
@@ -342,16 +427,24 @@ impl PyParticipant {
 
 #[pymethods]
 impl PyParticipant {
+    /// This participant's number, 0 for the leader.
     #[getter]
     fn index(&self) -> usize {
         self.index
     }
 
+    /// How many participants run this section.
     #[getter]
     fn size(&self) -> usize {
         self.size
     }
 
+    /// Wait until every participant has called it as often as this one.
+    ///
+    /// Raises
+    /// ------
+    /// Cancelled
+    ///     A peer failed, so the barrier will never be complete.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let (participant, flow) = self.here(py, "Participant.barrier()")?;
         let waiting = Waiting { participant, flow };
@@ -361,6 +454,7 @@ impl PyParticipant {
         Err(raise(py, "Cancelled", "a peer of this participant failed, so the barrier will never be complete"))
     }
 
+    /// Whether a peer failed.
     #[getter]
     fn is_cancelled(&self, py: Python<'_>) -> PyResult<bool> {
         let (participant, flow) = self.here(py, "Participant.is_cancelled")?;

@@ -277,7 +277,8 @@ impl<T: Held> Token<T> {
                 Err(state) if self.entered.load(Ordering::Relaxed) != life::generation() => {
                     // The thread inside the entry stayed in the parent process, or is this one: take it over.
                     if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                        return Ok(self.finish(End::Forked));
+                        self.finish(End::Forked);
+                        return Ok(());
                     }
                 }
                 Err(state) if !wait => return Err(self.refuse(py, state, "close()")),

@@ -1,0 +1,40 @@
+"""The documentation of the extension module: complete, and its examples run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from collections.abc import Iterator
+
+import pytest
+import threadteam as tt
+from threadteam import _native
+
+
+def documented() -> Iterator[tuple[str, str | None]]:
+    for name in tt.__all__:
+        if name in ("interop", "onnx", "testing"):
+            continue
+        member = getattr(tt, name)
+        if getattr(_native, name, None) is not member or not (inspect.isclass(member) or callable(member)):
+            continue
+        yield name, member.__doc__
+        if inspect.isclass(member):
+            for inner in vars(member):
+                if not inner.startswith("_"):
+                    yield f"{name}.{inner}", getattr(member, inner).__doc__
+
+
+DOCUMENTED = dict(documented())
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_public_name_is_documented(name: str) -> None:
+    assert DOCUMENTED[name]
+
+
+@pytest.mark.parametrize("name", [name for name, text in DOCUMENTED.items() if text and ">>>" in text])
+def test_examples_run(name: str) -> None:
+    test = doctest.DocTestParser().get_doctest(DOCUMENTED[name] or "", {}, name, None, None)
+    failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed
+    assert failed == 0
