@@ -40,6 +40,7 @@ CONVOLUTIONS = {
     "pointwise": ((2, 5, 4, 3), (7, 5, 1, 1), {}),
     "same upper": ((1, 2, 7, 8), (3, 2, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     "same lower": ((1, 2, 7, 8), (3, 2, 4, 3), {"auto_pad": "SAME_LOWER"}),
+    "3-D": ((1, 2, 5, 4, 6), (3, 2, 2, 3, 2), {"pads": [1, 0, 1, 0, 1, 1]}),
     "1-D": ((2, 3, 12), (4, 3, 5), {"strides": [2], "pads": [1, 1]}),
 }
 
@@ -81,11 +82,26 @@ def test_a_channels_last_convolution_reads_its_windows_in_place(random):
         {"kernel_shape": [2, 3]},
         {"kernel_shape": [3, 3], "strides": [2, 2]},
         {"kernel_shape": [2, 2], "auto_pad": "VALID", "strides": [2, 1]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 2]},
+        {"kernel_shape": [3, 2], "strides": [3, 3], "ceil_mode": 1},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1},
     ],
 )
 def test_pools_agree(op, attrs, random):
     x = random.standard_normal((2, 3, 8, 9)).astype(np.float32)
     check(one_node(op, [x], **attrs), feed([x]))
+
+
+def test_averages_may_count_the_border(random):
+    x = random.standard_normal((2, 3, 8, 9)).astype(np.float32)
+    attrs = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}
+    check(one_node("AveragePool", [x], **attrs), feed([x]))
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_local_response_normalization_agrees(size, random):
+    x = (random.standard_normal((2, 6, 3, 4)) * 50).astype(np.float32)
+    check(one_node("LRN", [x], size=size, alpha=1e-2, beta=0.6, bias=1.5), feed([x]))
 
 
 def test_padded_max_pools_ignore_the_border(random):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,8 +35,11 @@ class Window:
     out: Shape
 
     @classmethod
-    def read(cls, context: Context, spatial: Shape, kernel: Shape) -> Window:
-        """The window that a node's attributes describe."""
+    def read(cls, context: Context, spatial: Shape, kernel: Shape, ceil: bool = False) -> Window:
+        """The window that a node's attributes describe.
+
+        With `ceil` a last window may reach beyond the padding, if it starts before it; the end is then padded further.
+        """
         rank = len(spatial)
         strides = tuple(context.attr("strides", (1,) * rank))
         dilations = tuple(context.attr("dilations", (1,) * rank))
@@ -59,12 +62,22 @@ class Window:
         if any(min(pair) < 0 for pair in pads):
             raise Unsupported
         out = tuple(
-            (extent + sum(pair) - span) // step + 1 if extent + sum(pair) >= span else 0
+            count_windows(extent, pair, span, step, ceil)
             for extent, pair, span, step in zip(spatial, pads, spans, strides, strict=True)
         )
         if 0 in out:
             raise Unsupported
         return cls(kernel, strides, dilations, pads, out)
+
+    def reaching(self, spatial: Shape) -> Window:
+        """The window with the end padded as far as its last windows reach."""
+        pads = tuple(
+            (pair[0], max(pair[1], (count - 1) * step + dilation * (taps - 1) + 1 - pair[0] - extent))
+            for extent, pair, count, step, dilation, taps in zip(
+                spatial, self.pads, self.out, self.strides, self.dilations, self.kernel, strict=True
+            )
+        )
+        return replace(self, pads=pads)
 
     def view(self, x: Tensor) -> Tensor:
         """All windows of a padded `[N, C, spatial..]`: `[N, C, out.., kernel..]`."""
@@ -73,6 +86,17 @@ class Window:
         ):
             x = x.diagonal_windows(2 + number, count, step, taps, dilation)
         return x
+
+
+def count_windows(extent: int, pads: tuple[int, int], span: int, step: int, ceil: bool) -> int:
+    """How many windows of `span` elements fit along an axis."""
+    room = extent + sum(pads) - span
+    if room < 0:
+        return 0
+    if not ceil:
+        return room // step + 1
+    count = -(-room // step) + 1
+    return count - 1 if (count - 1) * step >= extent + pads[0] else count
 
 
 def same_padding(extent: int, span: int, step: int, upper: bool) -> tuple[int, int]:
@@ -105,7 +129,7 @@ def lower_conv(context: Context) -> None:
     """
     context.require_real(0, 1)
     x, w = context.tensor(0), context.tensor(1)
-    if x.rank not in (3, 4) or w.rank != x.rank or x.size == 0 or w.size == 0:
+    if x.rank not in (3, 4, 5) or w.rank != x.rank or x.size == 0 or w.size == 0:
         raise Unsupported
     groups = context.attr("group", 1)
     samples, channels, filters = x.shape[0], x.shape[1], w.shape[0]

@@ -83,7 +83,9 @@ def per_channel(vector: Tensor, x: Tensor) -> Tensor:
 @lowers("BatchNormalization")
 def lower_batch_norm(context: Context) -> None:
     """Inference with stored statistics: one product and one sum with factors made when planning."""
-    if context.attr("training_mode", 0) or sum(map(bool, context.node.outputs)) > 1 or context.opset < 7:
+    if context.attr("training_mode", 0) or sum(map(bool, context.node.outputs)) > 1:
+        raise Unsupported
+    if context.opset < 7 and not context.attr("is_test", 0):
         raise Unsupported
     if not context.attr("spatial", 1):
         raise Unsupported
