@@ -66,7 +66,7 @@ impl<'a> Alone<'a> {
 
     fn wake(&mut self) {
         self.woke = true;
-        let woken = self.inner.parking.wake_some(self.members, 1) as u64;
+        let woken = self.inner.wake_some(self.members, 1) as u64;
         self.home.leader.wakes.add(woken);
         if let Some(trace) = self.inner.trace() {
             trace.record(Kind::Wake, woken);

@@ -105,6 +105,11 @@ impl Inner {
         }
     }
 
+    /// Wakes at most `count` sleepers among the members that the section they were posted for still waits for.
+    pub(crate) fn wake_some(&self, members: &[u16], count: usize) -> usize {
+        self.parking.wake_some(members, count, |id| !self.slots[id].post.load(Ordering::Relaxed).is_done())
+    }
+
     /// Claims up to `want` free workers for the calling thread.
     pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
         self.free.claim(want, |index| self.parking.mask(index), claim);

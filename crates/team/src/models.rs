@@ -157,7 +157,7 @@ fn a_claimed_section_runs_each_chunk_once_and_shows_its_writes() {
 
 #[test]
 fn a_section_that_looks_like_the_last_one_is_not_taken_for_it() {
-    holds_and_notices(2, &[], || {
+    holds_and_notices(3, &[], || {
         let running = Running::new(1);
         claimed(&running, 2, u64::MAX);
         claimed(&running, 2, 0);
@@ -167,7 +167,7 @@ fn a_section_that_looks_like_the_last_one_is_not_taken_for_it() {
 
 #[test]
 fn stealing_participants_take_each_chunk_once() {
-    holds_and_notices(2, &[], || {
+    holds_and_notices(3, &[], || {
         let running = Running::new(1);
         claimed(&running, 4, u64::MAX);
         running.end();
@@ -203,7 +203,7 @@ fn a_gang_wakes_a_member_that_is_on_its_way_to_sleep() {
 
 #[test]
 fn a_gang_after_a_gang_finds_its_member_again() {
-    holds_and_notices(2, &[], || {
+    holds_and_notices(3, &[], || {
         let running = Running::new(1);
         gang(&running);
         gang(&running);
@@ -213,7 +213,7 @@ fn a_gang_after_a_gang_finds_its_member_again() {
 
 #[test]
 fn woken_members_wake_the_rest_of_a_gang() {
-    holds_and_notices(1, &[], || {
+    holds_and_notices(2, &[Mutation::CountEveryWake, Mutation::RelaxedUnpark], || {
         let running = Running::new(2);
         gang(&running);
         running.end();
@@ -222,7 +222,7 @@ fn woken_members_wake_the_rest_of_a_gang() {
 
 #[test]
 fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
-    holds_and_notices(2, &[Mutation::SkipBarrierFence], || {
+    holds_and_notices(3, &[Mutation::SkipBarrierFence], || {
         let running = Running::new(1);
         let cells = Cells::new(2);
         let tag = running.inner.next_barrier_tag();

@@ -40,7 +40,9 @@ impl Parking {
             }
         }
         // Also after a wake: a waker that was late for an earlier sleep may have stored this bed's 0 without this bit.
-        self.word(worker).fetch_and(!bit(worker), Ordering::Relaxed);
+        // Acquire: a waker that found the bit counts on this worker to wake others, whose posts it must see.
+        let acquire = if mutated!(RelaxedUnpark) { Ordering::Relaxed } else { Ordering::Acquire };
+        self.word(worker).fetch_and(!bit(worker), acquire);
     }
 
     /// After the posts of a gang section and before [`is_parked`](Self::is_parked): no post may still be on its way to
@@ -77,15 +79,19 @@ impl Parking {
         woken
     }
 
-    /// Wakes at most `count` sleepers among `members`; returns how many it woke.
-    pub(crate) fn wake_some(&self, members: &[u16], count: usize) -> usize {
+    /// Wakes at most `count` sleepers among those `members` whose share `is_open`; returns how many.
+    ///
+    /// A member that has left the section and sleeps again must not use up a wake: it passes none on, and the rest of a
+    /// gang would sleep for ever. Hence the second look: if the share is still open after the member's bit was cleared,
+    /// that bit was set before the share was taken, and the member passes wakes on when it takes it.
+    pub(crate) fn wake_some(&self, members: &[u16], count: usize, is_open: impl Fn(usize) -> bool) -> usize {
         let mut woken = 0;
-        for &id in members {
+        for worker in members.iter().map(|&id| usize::from(id)) {
             if woken == count {
                 break;
             }
-            let worker = usize::from(id);
-            if self.is_parked(worker) && self.wake(worker) {
+            let counts = |worker| mutated!(CountEveryWake) || is_open(worker);
+            if self.is_parked(worker) && counts(worker) && self.wake(worker) && counts(worker) {
                 woken += 1;
             }
         }

@@ -154,7 +154,7 @@ impl Leader<'_> {
         home.leader.gangs.add(1);
         Parking::post_fence();
         if self.inner.parking.any_parked(members) {
-            home.leader.wakes.add(self.inner.parking.wake_some(members, 1) as u64);
+            home.leader.wakes.add(self.inner.wake_some(members, 1) as u64);
         }
         self.record(Kind::ShareBegin, number);
         // SAFETY: the caller's contract is that of `call`.

@@ -39,6 +39,10 @@ pub(crate) enum Mutation {
     AnnounceOnce,
     /// The parked bit is set relaxed: the bed's 1 may come to rest on a waker's 0.
     RelaxedParkedBit,
+    /// A wake counts as one even if the member has left the section and sleeps again.
+    CountEveryWake,
+    /// The worker clears its own parked bit relaxed: it may not see the posts of those that it is to wake.
+    RelaxedUnpark,
     /// The waker clears the parked bit and does not store the bed.
     SkipBedStore,
     /// The post is relaxed: the job fields may arrive after the word.

@@ -159,7 +159,7 @@ impl Worker<'_> {
     fn pass_wakes_on(&self, desk: &crate::desk::Desk) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
-        let woken = self.inner.parking.wake_some(members, WAKES_PASSED_ON);
+        let woken = self.inner.wake_some(members, WAKES_PASSED_ON);
         if woken > 0 {
             self.record(Kind::Wake, woken as u64);
         }
