@@ -10,8 +10,8 @@ import onnx
 import pytest
 import threadteam as tt
 import threadteam.onnx as tt_onnx
-from conftest import build
 from onnx import helper
+from small_models import build
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 import pytest
 import threadteam.onnx as tt_onnx
-from conftest import build, feed, one_node
 from onnx import TensorProto, helper
+from small_models import build, feed, one_node
 
 pytestmark = pytest.mark.usefixtures("program")
 

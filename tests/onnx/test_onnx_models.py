@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 import threadteam as tt
 import threadteam.onnx as tt_onnx
-from conftest import build
 from onnx import helper
+from small_models import build
 
 MAGIKA = Path(magika.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
 PADDING = 256

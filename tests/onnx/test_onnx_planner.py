@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import threadteam.onnx as tt_onnx
-from conftest import build
 from onnx import helper
+from small_models import build
 
 pytestmark = pytest.mark.usefixtures("program")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import threadteam.onnx as tt_onnx
-from conftest import build
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from small_models import build
 
 
 class Grower:

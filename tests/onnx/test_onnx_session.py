@@ -12,8 +12,8 @@ import onnx
 import pytest
 import threadteam as tt
 import threadteam.onnx as tt_onnx
-from conftest import build, feed, one_node
 from onnx import helper
+from small_models import build, feed, one_node
 
 
 @pytest.fixture
