@@ -57,8 +57,10 @@ def test_barriers_separate_phases(pool: tt.Pool) -> None:
 
 def test_a_participant_that_fails_cancels_its_peers(pool: tt.Pool) -> None:
     cancelled: list[int] = []
+    meeting = threading.Barrier(4)
 
     def body(participant: tt.Participant) -> None:
+        meeting.wait()
         if participant.index == 1:
             raise LookupError("one")
         try:

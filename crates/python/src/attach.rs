@@ -86,20 +86,23 @@ fn keep() {
     ENDS.with(|_| ());
 }
 
-#[cfg(unix)]
-mod raw {
-    extern "C-unwind" {
-        /// As in `pyo3::ffi`, but allowed to unwind.
-        pub(super) fn PyObject_Call(
-            callable: *mut pyo3::ffi::PyObject,
-            arguments: *mut pyo3::ffi::PyObject,
-            keywords: *mut pyo3::ffi::PyObject,
-        ) -> *mut pyo3::ffi::PyObject;
-    }
-}
+type Object = *mut ffi::PyObject;
 
-#[cfg(not(unix))]
-use pyo3::ffi as raw;
+/// `PyObject_Call` as `pyo3` declares it, which may not unwind.
+type Call = unsafe extern "C" fn(Object, Object, Object) -> Object;
+
+/// `PyObject_Call` as it is: it may end in a forced unwind.
+type UnwindingCall = unsafe extern "C-unwind" fn(Object, Object, Object) -> Object;
+
+/// `PyObject_Call` as a function that may unwind.
+///
+/// Of two declarations of one symbol in a compilation unit only one counts, and `pyo3` has the other: hence a pointer that
+/// the compiler cannot see through.
+fn call_of_python() -> UnwindingCall {
+    // SAFETY: the two types differ in the permission to unwind alone.
+    let call = unsafe { std::mem::transmute::<Call, UnwindingCall>(ffi::PyObject_Call) };
+    std::hint::black_box(call)
+}
 
 /// Puts the thread to sleep when the interpreter ends it in the middle of a call, by a forced unwind.
 struct NoReturn;
@@ -115,7 +118,7 @@ pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: &Bound<'py, PyT
     let guard = NoReturn;
     // SAFETY: both are live references, and `py` shows that this thread is attached. Before CPython 3.14 the interpreter
     // ends a thread that wants it during finalisation by a forced unwind: the guard stops it here, below any Rust frame.
-    let result = unsafe { raw::PyObject_Call(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
+    let result = unsafe { call_of_python()(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
     std::mem::forget(guard);
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }

@@ -117,6 +117,7 @@ impl PyHostClass {
         PyHostClass(HostClass::detect())
     }
 
+    /// The name of the class, as in the tables of costs.
     #[getter]
     fn name(&self) -> &'static str {
         self.0.name()

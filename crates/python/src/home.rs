@@ -209,9 +209,8 @@ impl Home {
         let holder = lead.as_ref()?;
         let own = holder.thread == std::thread::current().id();
         let stale = holder.generation != life::generation() && !own;
-        let token = holder.token.upgrade();
         // A token that nobody has any more is being dropped, which gives the lead up.
-        Some((own, token.filter(|_| stale)))
+        Some((own, stale.then(|| holder.token.upgrade()).flatten()))
     }
 
     fn take_lead(

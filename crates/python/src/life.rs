@@ -7,12 +7,19 @@
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 static CLOSING: AtomicBool = AtomicBool::new(false);
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// Bodies that run; below zero when a fork's child leaves a body that its parent entered.
+static INSIDE: AtomicIsize = AtomicIsize::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// Whether this thread runs the finalisation, and may go on to use the interpreter.
+    static ENDS_THE_INTERPRETER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// How long the exit hook waits for bodies that run. Chunks not started are dropped at once, so only a body longer than
 /// this meets the finalisation, where it is put to sleep the next time it wants the interpreter.
@@ -27,7 +34,7 @@ impl Visit {
     /// The count and the flag are both sequentially consistent: either the hook sees this visit, or this sees the flag.
     pub(crate) fn begin() -> Visit {
         INSIDE.fetch_add(1, Ordering::SeqCst);
-        if CLOSING.load(Ordering::SeqCst) {
+        if CLOSING.load(Ordering::SeqCst) && !ENDS_THE_INTERPRETER.get() {
             INSIDE.fetch_sub(1, Ordering::SeqCst);
             sleep_for_good();
         }
@@ -60,6 +67,7 @@ pub(crate) fn sleep_for_good() -> ! {
 
 #[pyfunction]
 fn _at_exit(py: Python<'_>) {
+    ENDS_THE_INTERPRETER.set(true);
     CLOSING.store(true, Ordering::SeqCst);
     py.detach(|| {
         let deadline = Instant::now() + PATIENCE;
