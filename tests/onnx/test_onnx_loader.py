@@ -12,6 +12,7 @@ import threadteam as tt
 import threadteam.onnx as tt_onnx
 from onnx import helper
 from small_models import build
+from test_onnx_random_graphs import Grower
 
 
 @pytest.fixture
@@ -55,6 +56,29 @@ def test_a_truncated_model_is_refused_wherever_it_ends(model):
     for length in range(0, len(data) - 1, 97):
         with pytest.raises((tt_onnx.InvalidProtobuf, tt_onnx.InvalidGraph)):
             tt_onnx.InferenceSession(data[:length])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_corrupt_model_runs_or_is_refused(seed):
+    random = np.random.default_rng(seed)
+    data = bytearray(Grower(seed).model(8).SerializeToString())
+    for position in random.integers(len(data), size=random.integers(1, 4)):
+        data[position] = random.integers(256)
+    try:
+        session = tt_onnx.InferenceSession(data)
+        given = {}
+        for arg in session.get_inputs():
+            shape = [extent if isinstance(extent, int) and 0 <= extent < 100 else 2 for extent in arg.shape]
+            given[arg.name] = np.zeros(shape, np.float32)
+        session.run(None, given)
+    except tt.ThreadteamError as error:
+        assert str(error)
+
+
+def test_an_element_type_that_does_not_exist_is_refused(model):
+    model.graph.input[0].type.tensor_type.elem_type = 111
+    with pytest.raises(tt_onnx.InvalidGraph, match="'x' is declared with an element type"):
+        tt_onnx.InferenceSession(model)
 
 
 def test_an_object_of_another_type_is_refused():

@@ -95,6 +95,21 @@ class IOBinding:
     ----------
     session : InferenceSession
         Whose inputs and outputs are bound.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> from onnx import helper
+    >>> from threadteam.onnx import InferenceSession
+    >>> pair = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+    >>> node = helper.make_node("Neg", ["x"], ["y"])
+    >>> session = InferenceSession(helper.make_model(helper.make_graph([node], "g", [pair("x")], [pair("y")])))
+    >>> binding, y = session.io_binding(), np.empty(2, np.float32)
+    >>> binding.bind_cpu_input("x", np.array([1, -2], np.float32))
+    >>> binding.bind_output("y", array=y)
+    >>> session.run_with_iobinding(binding)
+    >>> y
+    array([-1.,  2.], dtype=float32)
     """
 
     def __init__(self, session: InferenceSession) -> None:

@@ -43,16 +43,19 @@ class ValueSpec:
     def from_proto(cls, proto: Any) -> ValueSpec:
         """Read a `ValueInfoProto`."""
         tensor = proto.type.tensor_type if proto.type.WhichOneof("value") == "tensor_type" else None
+        try:
+            name = type_string(proto.type)
+            dtype = None if tensor is None else dtype_of(tensor.elem_type)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidGraph(f"'{proto.name}' is declared with an element type that ONNX does not have") from error
         if tensor is None:
-            return cls(proto.name, type_string(proto.type), None, None)
+            return cls(proto.name, name, None, None)
         dims = None
         if tensor.HasField("shape"):
             dims = tuple(
                 dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None) for dim in tensor.shape.dim
             )
-        if tensor.elem_type == onnx.TensorProto.UNDEFINED:
-            raise InvalidGraph(f"'{proto.name}' is declared as a tensor without an element type")
-        return cls(proto.name, type_string(proto.type), dtype_of(tensor.elem_type), dims)
+        return cls(proto.name, name, dtype, dims)
 
 
 @dataclass(eq=False)
@@ -160,6 +163,7 @@ def build_graph(model: Any) -> Graph:
         A name is defined twice or never, nodes form a cycle, or a constant's data do not have its shape.
     """
     graph = model.graph
+    check_names_are_text(graph)
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     if "ai.onnx" in opsets:
         opsets.setdefault("", opsets.pop("ai.onnx"))
@@ -250,6 +254,17 @@ def captured_names(body: Any) -> set[str]:
                 read |= captured_names(inner)
     read |= {value.name for value in body.output}
     return read - defined
+
+
+def check_names_are_text(graph: Any) -> None:
+    """A corrupt file can have names that are no text."""
+    values = (*graph.input, *graph.output, *graph.initializer)
+    names = [value.name for value in values]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidGraph(f"the name {name!r} is not text in UTF-8: the file is corrupt")
 
 
 def check_single_definitions(graph: Any, specs: Iterable[ValueSpec]) -> None:
