@@ -309,7 +309,7 @@ impl<'p> Exec<'p> {
                 if claim.ids().is_empty() {
                     return f(0..whole);
                 }
-                let held = Held { inner, ids: claim.ids() };
+                let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 self.lead(inner, held.ids, chunks, &f);
             }
         }
@@ -359,7 +359,7 @@ impl<'p> Exec<'p> {
             Place::Pool(pool) => {
                 let inner = pool.running();
                 let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
-                let held = Held { inner, ids: claim.ids() };
+                let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 gang(inner, held.ids);
             }
         }
@@ -417,11 +417,11 @@ impl<'p> Exec<'p> {
             Place::Pool(pool) => {
                 let inner = pool.running();
                 let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
-                let held = Held { inner, ids: claim.ids() };
+                let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 let policy = pool.wait_policy().with(over);
                 // Dropped before `held`: the members' idle interval begins under this policy.
                 let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
-                Ok(f(TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook)))
+                Ok(f(TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook).claimed_in(held.epoch)))
             }
         }
     }
@@ -475,11 +475,12 @@ fn with_members(place: Place<'_>, members: Range<usize>) -> Place<'_> {
 struct Held<'a> {
     inner: &'a Inner,
     ids: &'a [u16],
+    epoch: u32,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.inner.free.release(self.ids);
+        self.inner.give_back(self.ids, self.epoch);
     }
 }
 

@@ -78,6 +78,11 @@ impl Inner {
         self.settings.ready.load(Ordering::Acquire) == fork::generation().wrapping_add(1)
     }
 
+    /// Which workers these are: a forked child that starts its own makes everything claimed before void.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.settings.ready.load(Ordering::Relaxed)
+    }
+
     /// Nanoseconds since the pool was built; time stands still in a model.
     pub(crate) fn now_ns(&self) -> u64 {
         if cfg!(loom) {
@@ -113,6 +118,13 @@ impl Inner {
     /// Claims up to `want` free workers for the calling thread.
     pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
         self.free.claim(want, |index| self.parking.mask(index), claim);
+    }
+
+    /// Gives back workers claimed in `epoch`, unless a forked child started others meanwhile.
+    pub(crate) fn give_back(&self, ids: &[u16], epoch: u32) {
+        if self.epoch() == epoch {
+            self.free.release(ids);
+        }
     }
 
     /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two

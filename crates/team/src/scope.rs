@@ -33,8 +33,8 @@ enum Members<'a> {
     Nobody,
     /// The token carried them already.
     Carried(&'a Pool, &'a [u16]),
-    /// Given back on drop.
-    Claimed(&'a Pool, Box<[u16]>),
+    /// Given back on drop; claimed in this epoch.
+    Claimed(&'a Pool, Box<[u16]>, u32),
 }
 
 impl Exec<'_> {
@@ -56,7 +56,7 @@ impl Exec<'_> {
                     // Stays in the slots until the members are given back.
                     std::mem::forget(SpinScope::enter(pool.inner(), &members, policy, false));
                 }
-                Members::Claimed(pool, members)
+                Members::Claimed(pool, members, pool.inner().epoch())
             }
             _ => Members::Nobody,
         };
@@ -72,19 +72,21 @@ impl Reserved<'_> {
             Members::Carried(pool, members) => {
                 TeamExec::new(pool, members, pool.wait_policy(), self.costs, self.hook).with_wait(self.over)
             }
-            Members::Claimed(pool, members) => TeamExec::new(pool, members, self.policy, self.costs, self.hook),
+            Members::Claimed(pool, members, epoch) => {
+                TeamExec::new(pool, members, self.policy, self.costs, self.hook).claimed_in(*epoch)
+            }
         }
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        if let Members::Claimed(pool, members) = &self.members {
+        if let Members::Claimed(pool, members, epoch) = &self.members {
             if self.over != WaitOverride::new() {
                 // The members' idle interval begins under this scope's policy.
                 drop(SpinScope::enter(pool.inner(), members, self.policy, true));
             }
-            pool.inner().free.release(members);
+            pool.inner().give_back(members, *epoch);
         }
     }
 }
@@ -94,7 +96,7 @@ impl std::fmt::Debug for Reserved<'_> {
         let size = match &self.members {
             Members::Nobody => 1,
             Members::Carried(_, members) => members.len() + 1,
-            Members::Claimed(_, members) => members.len() + 1,
+            Members::Claimed(_, members, _) => members.len() + 1,
         };
         f.debug_struct("Reserved").field("size", &size).finish_non_exhaustive()
     }

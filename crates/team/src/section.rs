@@ -55,7 +55,7 @@ impl Leader<'_> {
     pub(crate) unsafe fn claimed(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
         let participants = (members.len() + 1).min(chunks.count);
         let members = &members[..participants - 1];
-        let (home, desk, number) = self.open(members);
+        let (home, desk, number, epoch) = self.open(members);
         let job = Job {
             call,
             data,
@@ -92,7 +92,7 @@ impl Leader<'_> {
             members.iter().for_each(|&id| self.slot(id).post.drain());
         }
         self.record(Kind::ShareEnd, number);
-        self.join(members, number);
+        self.join(members, desk, number, epoch);
         if let Some(alone) = alone {
             alone.end();
         }
@@ -146,7 +146,7 @@ impl Leader<'_> {
     /// empty.
     pub(crate) unsafe fn gang(&self, members: &[u16], call: Call, data: *const ()) {
         let size = members.len() + 1;
-        let (home, desk, number) = self.open(members);
+        let (home, desk, number, epoch) = self.open(members);
         let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false };
         for (at, &id) in members.iter().enumerate() {
             self.slot(id).post.post(&job, Word::gang(at + 1, size));
@@ -162,17 +162,17 @@ impl Leader<'_> {
             desk.fail(payload);
         }
         self.record(Kind::ShareEnd, number);
-        self.join(members, number);
+        self.join(members, desk, number, epoch);
         if let Some(payload) = desk.take_panic() {
             resume_unwind(payload);
         }
     }
 
-    fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64) {
+    fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64, u32) {
         let home = self.slot(members[0]);
         let number = self.inner.trace().map_or(0, |trace| trace.publish());
         home.desk.open(members, number);
-        (home, &home.desk, number)
+        (home, &home.desk, number, self.inner.epoch())
     }
 
     /// Tells the members where this leader runs, now and then: a claimed section may never wait for them.
@@ -183,35 +183,42 @@ impl Leader<'_> {
     }
 
     /// Waits until no member is inside and none can enter.
-    fn join(&self, members: &[u16], number: u64) {
+    fn join(&self, members: &[u16], desk: &Desk, number: u64, epoch: u32) {
         self.record(Kind::JoinBegin, number);
         for &id in members {
             let slot = self.slot(id);
             if !slot.post.is_done() {
-                self.wait_for(slot);
+                self.wait_for(slot, desk, epoch);
             }
+        }
+        if self.inner.epoch() != epoch {
+            // A body forked, and the child started workers of its own: those of this section are not among them.
+            std::panic::panic_any(crate::ForkedInside);
         }
         self.record(Kind::JoinEnd, number);
     }
 
     #[inline(never)]
-    fn wait_for(&self, slot: &Slot) {
+    fn wait_for(&self, slot: &Slot, desk: &Desk, epoch: u32) {
         let mut waiter = Waiter::new(JOIN_SPIN, self.inner.is_crowded());
         while !slot.post.is_done() {
             match waiter.step() {
                 Step::Poll => {}
                 Step::Look => {
-                    self.give_up_after_fork(slot);
+                    self.give_up_after_fork(slot, epoch);
                     slot.notice.leader_place.note();
                     if slot.owner_place.is_here() {
                         std::thread::yield_now();
                     }
                 }
                 Step::Sleep => {
-                    self.give_up_after_fork(slot);
+                    self.give_up_after_fork(slot, epoch);
                     slot.sleep_until_left(self.hook.map(|_| HOOK_EVERY));
                     if let Some(hook) = self.hook {
-                        hook();
+                        // Nothing may unwind past the join: members may be inside the closure.
+                        if let Err(payload) = catch_unwind(AssertUnwindSafe(hook)) {
+                            desk.fail(payload);
+                        }
                     }
                 }
             }
@@ -219,7 +226,10 @@ impl Leader<'_> {
     }
 
     /// A body that forked leaves its child waiting for a worker that exists in the parent only.
-    fn give_up_after_fork(&self, slot: &Slot) {
+    fn give_up_after_fork(&self, slot: &Slot, epoch: u32) {
+        if self.inner.epoch() != epoch {
+            std::panic::panic_any(crate::ForkedInside);
+        }
         if !self.inner.is_ready() {
             slot.post.reset();
             std::panic::panic_any(crate::ForkedInside);

@@ -64,6 +64,8 @@ pub struct TeamExec<'team> {
     stored: WaitPolicy,
     costs: DispatchCosts,
     hook: Option<&'team (dyn Fn() + Sync)>,
+    /// Which workers the members were claimed from; `None` when they stay reserved in a forked child too.
+    epoch: Option<u32>,
 }
 
 impl<'team> TeamExec<'team> {
@@ -74,11 +76,17 @@ impl<'team> TeamExec<'team> {
         costs: DispatchCosts,
         hook: Option<&'team (dyn Fn() + Sync)>,
     ) -> Self {
-        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook }
+        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook, epoch: None }
+    }
+
+    /// The same, for members that were claimed for this scope in `epoch`.
+    pub(crate) fn claimed_in(mut self, epoch: u32) -> Self {
+        self.epoch = Some(epoch);
+        self
     }
 
     pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
-        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None }
+        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None, epoch: None }
     }
 
     /// Participants, the leader included.
@@ -105,6 +113,7 @@ impl<'team> TeamExec<'team> {
 
     /// The same authority as an [`Exec`], for kernels that take one; it carries the team.
     pub fn exec(&mut self) -> Exec<'_> {
+        self.check_epoch();
         match self.pool {
             Some(pool) => Exec::of_members(pool, self.members, self.hook),
             None => Exec::serial(),
@@ -194,6 +203,7 @@ impl<'team> TeamExec<'team> {
                     stored: self.policy,
                     costs: self.costs,
                     hook: self.hook,
+                    epoch: self.epoch,
                 },
             );
         };
@@ -212,11 +222,21 @@ impl<'team> TeamExec<'team> {
     where
         F: Fn(usize, usize) + Sync,
     {
+        self.check_epoch();
         let _scope = (self.policy != self.stored).then(|| SpinScope::enter(inner, self.members, self.policy, false));
         let (call, data) = erase_share(f);
         let leader = Leader { inner, hook: self.hook, estimate: 0 };
         // SAFETY: `f` outlives the call and is `Sync`; the members are reserved for this team and not empty.
         unsafe { leader.gang(members, call, data) };
+    }
+
+    /// In a forked child that started workers of its own, members claimed before are not this scope's any more.
+    fn check_epoch(&self) {
+        if let (Some(pool), Some(epoch)) = (self.pool, self.epoch) {
+            if pool.inner().epoch() != epoch {
+                std::panic::panic_any(crate::ForkedInside);
+            }
+        }
     }
 
     /// What the pool says one section costs.
