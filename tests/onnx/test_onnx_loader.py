@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -64,15 +65,13 @@ def test_a_corrupt_model_runs_or_is_refused(seed):
     data = bytearray(Grower(seed).model(8).SerializeToString())
     for position in random.integers(len(data), size=random.integers(1, 4)):
         data[position] = random.integers(256)
-    try:
+    with contextlib.suppress(tt.ThreadteamError):
         session = tt_onnx.InferenceSession(data)
         given = {}
         for arg in session.get_inputs():
             shape = [extent if isinstance(extent, int) and 0 <= extent < 100 else 2 for extent in arg.shape]
             given[arg.name] = np.zeros(shape, np.float32)
         session.run(None, given)
-    except tt.ThreadteamError as error:
-        assert str(error)
 
 
 def test_an_element_type_that_does_not_exist_is_refused(model):

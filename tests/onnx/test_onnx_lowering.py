@@ -280,6 +280,33 @@ def test_batch_normalization_becomes_a_product_and_a_sum(random):
     assert [step.kind for step in tt_onnx.InferenceSession(model).plan().steps] == ["binary", "binary"]
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_batch_normalization_after_a_convolution_becomes_part_of_it(biased, random):
+    stored = {name: (random.random(4) + 0.5).astype(np.float32) for name in ("scale", "shift", "mean", "variance")}
+    kernel = {"w": random.standard_normal((4, 3, 2, 2)).astype(np.float32)}
+    kernel.update({"b": random.standard_normal(4).astype(np.float32)} if biased else {})
+    nodes = [
+        helper.make_node("Conv", ["x", *kernel], ["c"]),
+        helper.make_node("BatchNormalization", ["c", *stored], ["n"]),
+        helper.make_node("Relu", ["n"], ["y"]),
+    ]
+    model = build(nodes, {"x": ("f4", (2, 3, 5, 5))}, {"y": ("f4", None)}, {**kernel, **stored})
+    check(model, {"x": random.standard_normal((2, 3, 5, 5)).astype(np.float32)})
+    assert [step.kind for step in tt_onnx.InferenceSession(model).plan().steps] == ["copy", "matmul", "unary"]
+
+
+def test_a_convolution_that_others_read_keeps_its_own_result(random):
+    stored = {name: (random.random(4) + 0.5).astype(np.float32) for name in ("scale", "shift", "mean", "variance")}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", *stored], ["n"]),
+        helper.make_node("Add", ["n", "c"], ["y"]),
+    ]
+    constants = {"w": random.standard_normal((4, 3, 2, 2)).astype(np.float32), **stored}
+    model = build(nodes, {"x": ("f4", (2, 3, 5, 5))}, {"y": ("f4", None)}, constants)
+    check(model, {"x": random.standard_normal((2, 3, 5, 5)).astype(np.float32)})
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 @pytest.mark.parametrize("op", ["Relu", "Softmax", "Transpose"])
 def test_empty_tensors_give_empty_results(op, shape):

@@ -20,6 +20,7 @@ from .fusion import fuse
 from .graph import Graph, Node
 from .lowering import Context, NeedsValue, Unsupported, is_lowered, lower
 from .reference import NONDETERMINISTIC, Reference, infer_outputs
+from .rewriting import merge_batch_normalizations
 from .types import storage_dtype
 from .values import MAX_RANK, Array, Opaque, Shape, Step, Tensor, Value, row_major
 
@@ -152,6 +153,7 @@ class Planner:
                 folded = self._fold(node, dict(values))
                 if folded is not None:
                     values.update(folded)
+        graph.nodes = merge_batch_normalizations(graph, values)
         for array in values.values():
             array.flags.writeable = False
         self._folded = values
