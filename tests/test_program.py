@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import pickle
 import signal
@@ -301,6 +302,13 @@ def test_a_profile_has_one_time_for_every_step() -> None:
     assert program.profile() == [pytest.approx((end - begin) * 1e-9)]
 
 
+def test_the_examples_of_the_documentation_run() -> None:
+    for documented in (_native.Program, _native.CancelFlag):
+        (example,) = doctest.DocTestFinder(recurse=False).find(documented, documented.__name__, module=False)
+        assert example.examples
+        assert doctest.DocTestRunner().run(example).failed == 0
+
+
 def test_a_program_shows_its_size() -> None:
     program = unary("neg")
     assert program.arena_bytes == 0
@@ -416,6 +424,19 @@ def test_a_python_step_may_run_the_same_program() -> None:
     np.testing.assert_array_equal(programs[0].run([np.full((2, 2), 3, np.float32)])[0], np.zeros((2, 2)))
 
 
+def test_a_program_with_a_python_step_runs_inside_bodies() -> None:
+    program, x = python_step(lambda x: (x + 1,)), np.zeros((2, 2), np.float32)
+    results: list[Array] = []
+
+    def body(start: int, stop: int) -> None:
+        results.extend(program.run([x])[0] for _ in range(start, stop))
+
+    tt.Exec.serial().for_ranges(3, 1, body)
+    with tt.Pool(2) as pool:
+        pool.exec().for_ranges(3, 1, body)
+    assert [result.sum() for result in results] == [4.0] * 6
+
+
 def test_a_program_that_its_own_step_refers_to_is_collected() -> None:
     class Owner:
         program: _native.Program
@@ -432,7 +453,8 @@ def test_a_program_that_its_own_step_refers_to_is_collected() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal to the own thread")
-def test_an_interrupt_between_native_steps_ends_the_run() -> None:
+@pytest.mark.parametrize("width", [1, 2])
+def test_an_interrupt_between_native_steps_ends_the_run(width: int) -> None:
     begun, main = threading.Event(), threading.get_ident()
 
     def call(x: Array) -> tuple[Array]:
@@ -453,8 +475,8 @@ def test_an_interrupt_between_native_steps_ends_the_run() -> None:
     program, y = builder.build(), np.ones((256, 256), np.float32)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        program.run([np.zeros((256, 256), np.float32)], [y])
+    with tt.Pool(width) as pool, pytest.raises(KeyboardInterrupt):
+        program.run([np.zeros((256, 256), np.float32)], [y], on=pool)
     thread.join()
     assert (y == 1).all()
 

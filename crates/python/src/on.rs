@@ -1,5 +1,6 @@
 //! The `on=` argument of numeric front ends: what a piece of native work runs on.
 
+use crate::attach::KeepsInterpreter;
 use crate::exec::PyExec;
 use crate::openmp::OpenMp;
 use crate::pool::PyPool;
@@ -41,7 +42,10 @@ pub(crate) fn with_exec<R: Send>(
     if let Ok(system) = on.cast::<OpenMp>() {
         let system = system.get();
         let width = NonZeroUsize::new(threadteam::Foreign::width(system)).unwrap_or(NonZeroUsize::MIN);
-        return Ok(py.detach(|| f(Exec::foreign(system, width))));
+        return Ok(py.detach(|| {
+            let _attaches = KeepsInterpreter::set(false);
+            f(Exec::foreign(system, width))
+        }));
     }
     let kind = on.get_type();
     Err(PyTypeError::new_err(format!(

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PySequence, PyTuple};
 use threadteam::Exec;
 use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
 use crate::attach::attached;
+use crate::errors;
+use crate::flow::led_section_stopped;
 use crate::on::with_exec;
 use arrays::ArrayPort;
 use host::PythonCall;
@@ -24,6 +26,14 @@ use host::PythonCall;
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A flag that ends runs of programs before their next step.
+///
+/// Examples
+/// --------
+/// >>> from threadteam import _native
+/// >>> flag = _native.CancelFlag()
+/// >>> flag.set()
+/// >>> flag.is_set()
+/// True
 #[pyclass(name = "CancelFlag", module = "threadteam._native", frozen)]
 pub(crate) struct PyCancelFlag {
     flag: AtomicBool,
@@ -52,7 +62,44 @@ impl PyCancelFlag {
     }
 }
 
-/// An immutable list of kernel steps over planned memory.
+/// An immutable list of kernel steps over planned memory, checked when it is made.
+///
+/// Parameters
+/// ----------
+/// values : sequence of (space, index, offset, dtype, shape, strides)
+///     The tensors that steps refer to by number: in space ``"arena"``, ``"input"``, ``"output"`` or ``"const"`` of this
+///     index, `offset` bytes from its start to the element at index zero, `strides` in elements (zero broadcasts).
+/// constants : sequence of ndarray
+///     C-contiguous, kept alive, and not to be written while the program lives.
+/// inputs, outputs : sequence of (name, dtype, shape)
+///     What a run takes and gives, C-contiguous.
+/// steps : sequence of (kind, ins, outs, attrs, label)
+///     ``"matmul"`` {alpha, beta}, ``"softmax"`` {axis, log}, ``"layer_norm"`` {axis, epsilon}, ``"reduce"`` {op, axes},
+///     ``"unary"`` {op, params}, ``"binary"`` {op}, ``"compare"`` {op}, ``"select"``, ``"copy"``, ``"cast"``,
+///     ``"gather"`` {axis}, ``"python"`` {call}. `ins` and `outs` are value numbers; -1 is an absent optional operand.
+/// arena_bytes : int
+///     Scratch memory of one run in flight.
+///
+/// Raises
+/// ------
+/// ValueError, TypeError, OverflowError, KeyError
+///     What is wrong first, in one sentence that names the step or value.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np
+/// >>> from threadteam import _native
+/// >>> x = ("input", 0, 0, "float32", (2, 3), (3, 1))
+/// >>> transposed = ("input", 0, 0, "float32", (3, 2), (1, 3))
+/// >>> y = ("output", 0, 0, "float32", (3, 2), (2, 1))
+/// >>> program = _native.Program(
+/// ...     [x, transposed, y], [], [("x", "float32", (2, 3))], [("y", "float32", (3, 2))],
+/// ...     [("unary", [1], [2], {"op": "neg"}, "Neg of a transpose")], 0,
+/// ... )
+/// >>> program.run([np.arange(6, dtype=np.float32).reshape(2, 3)])
+/// [array([[-0., -3.],
+///        [-1., -4.],
+///        [-2., -5.]], dtype=float32)]
 #[pyclass(name = "Program", module = "threadteam._native", frozen)]
 pub(crate) struct PyProgram {
     program: Program,
@@ -114,7 +161,30 @@ impl PyProgram {
         })
     }
 
-    /// Runs every step in order and returns the outputs.
+    /// Run every step in order and return the outputs.
+    ///
+    /// Parameters
+    /// ----------
+    /// inputs : list of ndarray
+    ///     C-contiguous, of the declared types and shapes.
+    /// outputs : list of ndarray or None, optional
+    ///     Arrays to fill, apart from all other memory of the run; None makes new ones.
+    /// on : Pool, Team, Exec or TeamExec, optional
+    ///     What the steps run on; None is the calling thread.
+    /// profile : bool
+    ///     Keep when each step began and ended.
+    /// cancelled : CancelFlag, optional
+    ///     Ends the run before its next step.
+    ///
+    /// Returns
+    /// -------
+    /// list of ndarray
+    ///     The outputs.
+    ///
+    /// Raises
+    /// ------
+    /// threadteam.errors.StepError, threadteam.errors.RunCancelled
+    ///     With the number and label of the step. What a Python step raises is raised as it is, with a note.
     #[pyo3(signature = (inputs, outputs=None, on=None, profile=false, cancelled=None))]
     fn run<'py>(
         &self,
@@ -144,7 +214,7 @@ impl PyProgram {
             profile: profile.then_some(&mut times),
         };
         let run = |exec: Exec<'_>| self.program.run(exec, &buffers, &mut results, context);
-        on_token(py, on, run)?.map_err(|error| exception(py, error))?;
+        with_exec(py, on, run)?.map_err(|error| exception(py, error))?;
         if profile {
             *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = times;
         }
@@ -219,12 +289,14 @@ impl PyProgram {
     }
 }
 
-/// The objects of a list or tuple of `expected` ones.
+/// The objects of a sequence of `expected` ones; lists and tuples cost least.
 fn items<'py>(what: &str, object: &Bound<'py, PyAny>, expected: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let items: Vec<_> = if let Ok(list) = object.cast::<PyList>() {
         list.iter().collect()
     } else if let Ok(tuple) = object.cast::<PyTuple>() {
         tuple.iter().collect()
+    } else if let Ok(sequence) = object.cast::<PySequence>() {
+        sequence.try_iter()?.collect::<PyResult<_>>()?
     } else {
         let given = object.get_type().name()?;
         return Err(PyTypeError::new_err(format!("{what} is a {given}, but a list is expected")));
@@ -236,29 +308,21 @@ fn items<'py>(what: &str, object: &Bound<'py, PyAny>, expected: usize) -> PyResu
     }
 }
 
-/// A function that lets Python handle its signals, at most once an interval.
+/// A function that ends the run when its section is being dropped, and lets Python handle its signals, at most once an
+/// interval.
 fn signals() -> impl FnMut() -> Result<(), Cause> + Send {
     let mut last: Option<Instant> = None;
     move || {
+        if led_section_stopped() {
+            // The section raises what stopped it in place of this.
+            return Err("the section around the run failed, so the steps not started were dropped".into());
+        }
         let now = Instant::now();
         if now.duration_since(*last.get_or_insert(now)) < SIGNAL_INTERVAL {
             return Ok(());
         }
         last = Some(now);
         attached(|py| py.check_signals()).map_err(Cause::from)
-    }
-}
-
-/// Calls `body` off the interpreter, with a token for `on`.
-fn on_token<R: Send>(
-    py: Python<'_>,
-    on: Option<&Bound<'_, PyAny>>,
-    body: impl FnOnce(Exec<'_>) -> R + Send,
-) -> PyResult<R> {
-    match on {
-        // The serial token needs none of what an entry keeps, which would be a third of the cost of a small run.
-        None => Ok(py.detach(|| body(Exec::serial()))),
-        Some(on) => with_exec(py, Some(on), body),
     }
 }
 
@@ -270,7 +334,7 @@ fn exception(py: Python<'_>, error: RunError) -> PyErr {
         RunError::Cancelled { step, ref label } => raise(py, "RunCancelled", error.to_string(), step, label),
         RunError::Interrupted(cause) => match cause.downcast::<PyErr>() {
             Ok(error) => *error,
-            Err(cause) => PyValueError::new_err(cause.to_string()),
+            Err(cause) => errors::raise(py, "Cancelled", cause.to_string()),
         },
         RunError::Step(error) => step_exception(py, error),
     }
