@@ -25,6 +25,8 @@ const PACK_FROM: usize = 24;
 const SMALL: usize = 32 << 10;
 /// From this many multiply-adds on, blocks are `faer`'s, but for ones too thin for its packing.
 const LARGE: usize = 1 << 19;
+/// Below this many rows, from twice as many.
+const TALL: usize = 96;
 /// The depth and the columns below which a large block is thin.
 const THIN: usize = 48;
 /// The bytes of `b` from which one row times `b` is `faer`'s: it walks along whole rows, which the memory prefers.
@@ -74,7 +76,7 @@ impl<T: Real> Product<T> {
             ..*self
         };
         // SAFETY: the caller's promise.
-        unsafe { block.whole() };
+        unsafe { block.run(self.suits_faer()) };
     }
 
     /// Writes all of `y`.
@@ -84,7 +86,13 @@ impl<T: Real> Product<T> {
     /// As for [`Product::block`].
     #[inline]
     pub unsafe fn whole(&self) {
-        if self.suits_faer() {
+        // SAFETY: the caller's promise.
+        unsafe { self.run(self.suits_faer()) };
+    }
+
+    #[inline]
+    unsafe fn run(&self, faer: bool) {
+        if faer {
             // SAFETY: the caller's promise.
             unsafe { self.by_faer() };
         } else {
@@ -92,7 +100,8 @@ impl<T: Real> Product<T> {
         }
     }
 
-    fn suits_faer(&self) -> bool {
+    /// Whether `faer` is the faster way; the own way gives the same bits however the output is cut into blocks.
+    pub fn suits_faer(&self) -> bool {
         self.k > 0
             && self.y.col == 1
             && if self.b.col != 1 {
@@ -100,7 +109,8 @@ impl<T: Real> Product<T> {
             } else if self.m == 1 {
                 self.k * self.n * size_of::<T>() > STREAMED
             } else {
-                self.m * self.n * self.k >= LARGE && self.k >= THIN && self.n >= THIN
+                let large = if self.m < TALL { 2 * LARGE + 1 } else { LARGE };
+                self.m * self.n * self.k >= large && self.k >= THIN && self.n >= THIN
             }
     }
 

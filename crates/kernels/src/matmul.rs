@@ -6,6 +6,7 @@ use threadteam::Exec;
 
 use crate::block::Product;
 use crate::loops::{distribute, Base};
+use crate::rates::SERIAL_NANOS;
 use crate::tile::{Matrix, Start};
 use crate::walk::offset_of;
 use crate::{Layout, Real, View, ViewMut};
@@ -22,6 +23,8 @@ const CALL: f64 = 40.0;
 const RUN: usize = 256;
 /// The blocks wanted of a product that is worth splitting: enough for imbalance to be repaired.
 const BLOCKS: usize = 8;
+/// Below this many multiply-adds, half as many: the blocks would be small.
+const SMALL: usize = 1 << 22;
 /// The multiply-adds below which a block is not split further.
 const LEAST: usize = 1 << 16;
 
@@ -75,18 +78,22 @@ pub fn matmul<T: Real>(
 
     let flops = (m * n * k) as f64 * size_of::<T>() as f64;
     let work = flops * BYTE + if m < FEW { (k * n * size_of::<T>()) as f64 * STREAM } else { 0.0 } + CALL;
-    let grid = Grid::new(m, n, k, 64 / size_of::<T>());
+    // SAFETY, of every product: the views cover its extents, and its output is written here alone.
+    let own = !product(0).suits_faer();
+    if own && (exec.is_serial() || work * (matrices as f64) < SERIAL_NANOS) {
+        for at in 0..matrices {
+            // SAFETY: as above.
+            unsafe { product(at).whole() };
+        }
+        return;
+    }
+    let grid = Grid::new(matrices, [m, n, k], 64 / size_of::<T>());
     let blocks = matrices * grid.len();
     let body = |range: Range<usize>| {
         for at in range {
-            if grid.len() == 1 {
-                // SAFETY: the views cover the extents of the product, and its output is this range's alone.
-                unsafe { product(at).whole() };
-            } else {
-                let (rows, cols) = grid.block(at % grid.len());
-                // SAFETY: as above; blocks are disjoint.
-                unsafe { product(at / grid.len()).block(rows, cols) };
-            }
+            let (rows, cols) = grid.block(at % grid.len());
+            // SAFETY: as above; blocks are disjoint.
+            unsafe { product(at / grid.len()).block(rows, cols) };
         }
     };
     distribute(exec, blocks, 1, work / grid.len() as f64, &body);
@@ -127,9 +134,11 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(m: usize, n: usize, k: usize, align: usize) -> Self {
+    fn new(matrices: usize, [m, n, k]: [usize; 3], align: usize) -> Self {
         let (mut rows, mut cols) = (m, n);
-        let most = (m * n * k / BLOCKS).max(LEAST);
+        let wanted = if m * n * k < SMALL { BLOCKS / 2 } else { BLOCKS };
+        // A quarter of tolerance: what rounding up to whole tiles adds is no reason to cut once more.
+        let most = (m * n * k * matrices / wanted).max(LEAST) * 5 / 4;
         let narrow = if m == 1 { RUN } else { align };
         while rows * cols * k > most {
             // Columns first: each part of `b` is then packed once. Few rows in a block pack it in vain.

@@ -64,16 +64,20 @@ pub fn layer_norm<T: Real>(
         vectorized(
             #[inline(always)]
             || {
-                rows.walk(places, |offsets, run| {
-                    let mut at = offsets;
-                    for _ in 0..run {
-                        // SAFETY: the views reach every row of the nest, and each row is one range's alone.
-                        unsafe { work.normalise(at) };
-                        for (at, step) in at.iter_mut().zip(rows.strides(0)) {
-                            *at += step;
+                rows.walk(
+                    places,
+                    #[inline(always)]
+                    |offsets, run| {
+                        let mut at = offsets;
+                        for _ in 0..run {
+                            // SAFETY: the views reach every row of the nest, and each row is one range's alone.
+                            unsafe { work.normalise(at) };
+                            for (at, step) in at.iter_mut().zip(rows.strides(0)) {
+                                *at += step;
+                            }
                         }
-                    }
-                });
+                    },
+                );
             },
         );
     });
@@ -107,30 +111,31 @@ impl<T: Real> Row<'_, T> {
         let squares = unsafe { self.fold(offsets, AddDeviation(centre)) };
         let inverse = T::from_f64(1.0 / (squares / self.len as f64 + self.epsilon).sqrt());
         let steps = self.row.strides(0);
-        self.row.walk(0..self.len, |places, run| {
-            let at = |operand: usize, base: Base<T>| Strip {
-                at: base.at(offsets[operand] + places[operand]),
-                step: steps[operand],
-            };
-            let (y, x, scale) = (at(0, self.y), at(1, self.x), at(2, self.scale));
-            for i in (0..run).step_by(LANES) {
-                let count = LANES.min(run - i);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let mut block = x.load(i, count, T::ZERO);
-                    let factors = scale.load(i, count, T::ZERO);
-                    for (value, factor) in block.iter_mut().zip(factors) {
-                        *value = (*value - centre) * inverse * factor;
-                    }
-                    if let Some(bias) = self.bias {
-                        for (value, shift) in block.iter_mut().zip(at(3, bias).load(i, count, T::ZERO)) {
-                            *value += shift;
+        self.row.walk(
+            0..self.len,
+            #[inline(always)]
+            |places, run| {
+                let strip = (steps, std::array::from_fn(|i| offsets[i] + places[i]));
+                let (y, x, scale) = (run_of(self.y, strip, 0), run_of(self.x, strip, 1), run_of(self.scale, strip, 2));
+                for i in (0..run).step_by(LANES) {
+                    let count = LANES.min(run - i);
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let mut block = x.load(i, count, T::ZERO);
+                        let factors = scale.load(i, count, T::ZERO);
+                        for (value, factor) in block.iter_mut().zip(factors) {
+                            *value = (*value - centre) * inverse * factor;
                         }
+                        if let Some(bias) = self.bias {
+                            for (value, shift) in block.iter_mut().zip(run_of(bias, strip, 3).load(i, count, T::ZERO)) {
+                                *value += shift;
+                            }
+                        }
+                        y.store(i, count, &block);
                     }
-                    y.store(i, count, &block);
                 }
-            }
-        });
+            },
+        );
         if let Some(mean) = self.mean {
             // SAFETY: the caller's promise.
             unsafe { *mean.at(offsets[4]) = centre };
@@ -147,11 +152,21 @@ impl<T: Real> Row<'_, T> {
     #[inline(always)]
     unsafe fn fold(&self, offsets: [isize; 6], op: impl Fold<T>) -> f64 {
         let mut total = 0.0;
-        self.row.walk(0..self.len, |places, run| {
-            let x = Strip { at: self.x.at(offsets[1] + places[1]), step: self.row.strides(0)[1] };
-            // SAFETY: the caller's promise.
-            total += unsafe { op.run(x, run) };
-        });
+        self.row.walk(
+            0..self.len,
+            #[inline(always)]
+            |places, run| {
+                let x = Strip { at: self.x.at(offsets[1] + places[1]), step: self.row.strides(0)[1] };
+                // SAFETY: the caller's promise.
+                total += unsafe { op.run(x, run) };
+            },
+        );
         total
     }
+}
+
+/// An operand's run at the given steps and offsets.
+#[inline(always)]
+fn run_of<T>(base: Base<T>, (steps, offsets): ([isize; 4], [isize; 4]), operand: usize) -> Strip<T> {
+    Strip { at: base.at(offsets[operand]), step: steps[operand] }
 }

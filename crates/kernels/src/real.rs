@@ -1,7 +1,7 @@
 //! The two floating-point element types of the numeric kernels.
 
 use std::fmt::Debug;
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 /// The element types of the numeric kernels: `f32` and `f64`.
 pub trait Real:
@@ -15,6 +15,7 @@ pub trait Real:
     + 'static
     + Add<Output = Self>
     + AddAssign
+    + MulAssign
     + Sub<Output = Self>
     + Mul<Output = Self>
     + Div<Output = Self>

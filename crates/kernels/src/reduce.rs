@@ -181,11 +181,15 @@ impl<T: Real> Nest<T> {
     unsafe fn fold(&self, op: impl Fold<T>, offset: isize, range: Range<usize>) -> f64 {
         let mut total: Option<f64> = None;
         let step = self.inner.strides(0)[0];
-        self.inner.walk(range, |places, run| {
-            // SAFETY: the caller's promise.
-            let part = unsafe { op.run(Strip { at: self.x.at(offset + places[0]), step }, run) };
-            total = Some(total.map_or(part, |total| op.join(total, part)));
-        });
+        self.inner.walk(
+            range,
+            #[inline(always)]
+            |places, run| {
+                // SAFETY: the caller's promise.
+                let part = unsafe { op.run(Strip { at: self.x.at(offset + places[0]), step }, run) };
+                total = Some(total.map_or(part, |total| op.join(total, part)));
+            },
+        );
         total.unwrap_or_else(|| empty(op))
     }
 
@@ -200,24 +204,28 @@ impl<T: Real> Nest<T> {
         let mut sums = [T::from_f64(F::EMPTY); LANES];
         let mut taken = 0;
         let step = self.inner.strides(0)[0];
-        self.inner.walk(0..self.inner.len(), |places, run| {
-            for i in 0..run as isize {
-                let x = Strip { at: self.x.at(offset + places[0] + i * step), step: 1 };
-                // SAFETY: the caller's promise.
-                let block = unsafe { x.load(0, count, T::ZERO) };
-                for (sum, value) in sums.iter_mut().zip(block) {
-                    *sum = op.take(*sum, value);
-                }
-                taken += 1;
-                if taken == PIECE {
-                    taken = 0;
-                    for (total, sum) in totals.iter_mut().zip(&mut sums) {
-                        *total = op.join(*total, sum.to_f64());
-                        *sum = T::from_f64(F::EMPTY);
+        self.inner.walk(
+            0..self.inner.len(),
+            #[inline(always)]
+            |places, run| {
+                for i in 0..run as isize {
+                    let x = Strip { at: self.x.at(offset + places[0] + i * step), step: 1 };
+                    // SAFETY: the caller's promise.
+                    let block = unsafe { x.load(0, count, T::ZERO) };
+                    for (sum, value) in sums.iter_mut().zip(block) {
+                        *sum = op.take(*sum, value);
+                    }
+                    taken += 1;
+                    if taken == PIECE {
+                        taken = 0;
+                        for (total, sum) in totals.iter_mut().zip(&mut sums) {
+                            *total = op.join(*total, sum.to_f64());
+                            *sum = T::from_f64(F::EMPTY);
+                        }
                     }
                 }
-            }
-        });
+            },
+        );
         for (total, sum) in totals.iter_mut().zip(sums) {
             *total = op.join(*total, sum.to_f64());
         }

@@ -117,15 +117,23 @@ unsafe fn row<T: Real>(x: Strip<T>, y: Strip<T>, len: usize, log: bool) {
 #[inline(always)]
 fn block<T: Real>(x: [T; LANES], log: bool) -> [T; LANES] {
     let max = top(x);
-    let powers = x.map(|value| (value - max).exp_down());
+    let mut powers = x;
+    for power in &mut powers {
+        *power = (*power - max).exp_down();
+    }
     let sum = crate::strip::Add.collapse(powers);
     if log {
         let log_sum = T::from_f64(sum.ln());
-        x.map(|value| (value - max) - log_sum)
+        for (power, value) in powers.iter_mut().zip(x) {
+            *power = (value - max) - log_sum;
+        }
     } else {
         let factor = T::from_f64(1.0 / sum);
-        powers.map(|value| value * factor)
+        for power in &mut powers {
+            *power *= factor;
+        }
     }
+    powers
 }
 
 /// The largest number of a block; NaN counts as nothing.
@@ -190,7 +198,13 @@ unsafe fn scale<T: Real>(y: Strip<T>, range: Range<usize>, factor: T) {
     for at in range.clone().step_by(LANES) {
         let count = LANES.min(range.end - at);
         // SAFETY: the caller's promise.
-        unsafe { y.store(at, count, &y.load(at, count, T::ZERO).map(|value| value * factor)) };
+        unsafe {
+            let mut block = y.load(at, count, T::ZERO);
+            for value in &mut block {
+                *value *= factor;
+            }
+            y.store(at, count, &block);
+        }
     }
 }
 
@@ -204,7 +218,13 @@ unsafe fn shift<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T, 
     for at in range.clone().step_by(LANES) {
         let count = LANES.min(range.end - at);
         // SAFETY: the caller's promise.
-        unsafe { y.store(at, count, &x.load(at, count, T::ZERO).map(|value| (value - max) - log_sum)) };
+        unsafe {
+            let mut block = x.load(at, count, T::ZERO);
+            for value in &mut block {
+                *value = (*value - max) - log_sum;
+            }
+            y.store(at, count, &block);
+        }
     }
 }
 
@@ -215,47 +235,55 @@ unsafe fn shift<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T, 
 /// From both addresses, `len` steps reach `count` neighbours each; the outputs are the caller's to write.
 #[inline(always)]
 unsafe fn columns<T: Real>(x: *mut T, y: *mut T, steps: [isize; 2], count: usize, len: usize, log: bool) {
-    let strip = |at: *mut T, step: isize, i: usize| Strip { at: at.wrapping_offset(i as isize * step), step: 1 };
-    // SAFETY: the caller's promise.
-    let source = |i: usize| unsafe { strip(x, steps[1], i).load(0, count, T::ZERO) };
-    // SAFETY: the caller's promise.
-    let result = |i: usize| unsafe { strip(y, steps[0], i).load(0, count, T::ZERO) };
-    // SAFETY: the caller's promise.
-    let put = |i: usize, block: &[T; LANES]| unsafe { strip(y, steps[0], i).store(0, count, block) };
     let mut tops = [-T::INFINITY; LANES];
     for i in 0..len {
-        for (top, value) in tops.iter_mut().zip(source(i)) {
+        // SAFETY: the caller's promise.
+        for (top, value) in tops.iter_mut().zip(unsafe { side(x, steps[1], i).load(0, count, T::ZERO) }) {
             *top = if value > *top { value } else { *top };
         }
     }
     let mut sums = [T::ZERO; LANES];
     for i in 0..len {
-        let mut block = source(i);
+        // SAFETY: the caller's promise.
+        let mut block = unsafe { side(x, steps[1], i).load(0, count, T::ZERO) };
         for lane in 0..LANES {
             block[lane] = (block[lane] - tops[lane]).exp_down();
             sums[lane] += block[lane];
         }
         if !log {
-            put(i, &block);
+            // SAFETY: the caller's promise.
+            unsafe { side(y, steps[0], i).store(0, count, &block) };
         }
     }
     if log {
         let logs = sums.map(|sum| T::from_f64(sum.to_f64().ln()));
         for i in 0..len {
-            let mut block = source(i);
+            // SAFETY: the caller's promise.
+            let mut block = unsafe { side(x, steps[1], i).load(0, count, T::ZERO) };
             for lane in 0..LANES {
                 block[lane] = (block[lane] - tops[lane]) - logs[lane];
             }
-            put(i, &block);
+            // SAFETY: the caller's promise.
+            unsafe { side(y, steps[0], i).store(0, count, &block) };
         }
         return;
     }
     let factors = sums.map(|sum| T::ONE / sum);
     for i in 0..len {
-        let block = result(i);
-        let block: [T; LANES] = std::array::from_fn(|lane| block[lane] * factors[lane]);
-        put(i, &block);
+        // SAFETY: the caller's promise.
+        let mut block = unsafe { side(y, steps[0], i).load(0, count, T::ZERO) };
+        for (value, &factor) in block.iter_mut().zip(&factors) {
+            *value *= factor;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { side(y, steps[0], i).store(0, count, &block) };
     }
+}
+
+/// The neighbours that are `i` steps on.
+#[inline(always)]
+fn side<T>(at: *mut T, step: isize, i: usize) -> Strip<T> {
+    Strip { at: at.wrapping_offset(i as isize * step), step: 1 }
 }
 
 /// A row of many elements, its parts distributed; their results are combined in order.

@@ -125,7 +125,11 @@ pub(crate) trait Fold<T: Real>: Copy {
     /// The lanes as one, pair by pair.
     #[inline(always)]
     fn collapse(self, sums: [T; LANES]) -> f64 {
-        let mut sums: [f64; LANES] = std::array::from_fn(|lane| sums[lane].to_f64());
+        let lanes = sums;
+        let mut sums = [0.0; LANES];
+        for (sum, lane) in sums.iter_mut().zip(lanes) {
+            *sum = lane.to_f64();
+        }
         let mut half = LANES / 2;
         while half > 0 {
             for lane in 0..half {

@@ -1,7 +1,5 @@
 //! The inner kernel of matrix products: a panel of columns of the output, a few rows of it at a time in registers.
 
-use std::mem::MaybeUninit;
-
 use pulp::{Simd, WithSimd};
 
 use crate::Real;
@@ -194,15 +192,20 @@ impl<T: Real, const V: usize> Panel<T, V> {
     ) {
         let alpha = T::splat(simd, self.alpha);
         for (r, sums) in sums.iter().enumerate() {
-            let mut line = MaybeUninit::<[T; WIDEST]>::uninit();
-            let line = line.as_mut_ptr().cast::<T>();
-            for (v, sum) in sums.iter().enumerate() {
-                // SAFETY: `V` vectors are at most `WIDEST` elements.
-                unsafe { T::store::<S>(line.add(v * T::lanes::<S>()), T::times(simd, alpha, *sum)) };
+            // The same multiplication and addition in one as for whole vectors: no bit depends on how columns are cut.
+            let mut line = [T::ZERO; WIDEST];
+            let line = &mut line[..V * T::lanes::<S>()];
+            for (col, value) in line[..self.cols].iter_mut().enumerate() {
+                *value = start(r, col);
             }
-            for col in 0..self.cols {
-                // SAFETY: `cols` of the elements just stored, and as many of the output's.
-                unsafe { *y.place(r, col) = *line.add(col) + start(r, col) };
+            for (v, sum) in sums.iter().enumerate() {
+                let at = line[v * T::lanes::<S>()..].as_mut_ptr();
+                // SAFETY: the line holds `V` vectors.
+                unsafe { T::store::<S>(at, T::mul_add(simd, alpha, *sum, T::load::<S>(at))) };
+            }
+            for (col, &value) in line[..self.cols].iter().enumerate() {
+                // SAFETY: one of the output's elements.
+                unsafe { *y.place(r, col) = value };
             }
         }
     }
