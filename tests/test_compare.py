@@ -242,7 +242,7 @@ def test_tables_fit_120_columns_and_show_what_went_wrong(report: Comparison) -> 
     text = printer.export_text()
     assert max(map(len, text.splitlines())) <= 120
     assert "Gemm [1] 5.00 us + Softmax 2.00 us; dispatch 200 ns + barrier 400 ns in 3 sections" in text
-    assert "3 threads were found in the process, not 2" in text
+    assert "threadteam 2: participants found in the process: 3" in text
     assert "onnxruntime 1: wrong result" in text
     assert "geometric mean" in text
 

@@ -151,13 +151,18 @@ def _problems(result: CaseResult) -> list[str]:
             widths[arm.system, arm.problem].append(arm.threads)
     notes = [f"{system} {', '.join(map(str, threads))}: {problem}" for (system, problem), threads in widths.items()]
     notes += [
-        f"{arm.system} {arm.threads}: {arm.threads_found} threads were found in the process, not {arm.threads}"
+        f"{arm.system} {arm.threads}: participants found in the process: {arm.threads_found}{_why_fewer(arm)}"
         for arm in result.arms
         if arm.threads_found is not None and arm.threads_found != arm.threads
     ]
     if result.same_bits is False:
         notes.append("the results of threadteam and openmp are not the same bits at every width")
     return notes
+
+
+def _why_fewer(arm: ArmResult) -> str:
+    """OpenMP starts its threads with the first section, so a model without one has none."""
+    return " (no section was worth a dispatch)" if arm.decomposition and arm.decomposition.sections == 0 else ""
 
 
 def _widest_over_serial(case: CaseResult) -> float | None:

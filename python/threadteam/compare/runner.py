@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -28,7 +29,6 @@ _REFERENCES = ("onnxruntime", "numpy")
 _TURN = 0.04
 _WARM_UP = 0.006
 _MOST_RUNS = 2000
-_FEWEST_RUNS = 2
 _DECOMPOSED_RUNS = 50
 _DECOMPOSED_SECONDS = 0.2
 
@@ -210,8 +210,9 @@ def _same_bits(one: list[Array], other: list[Array]) -> bool:
 def _turn(arm: Arm, row: ArmResult) -> None:
     """One turn: as many runs as its time allows, by the arm's own speed so far."""
     expected = row.median or row.first_run or _TURN
-    runs = min(_MOST_RUNS, max(_FEWEST_RUNS, round(_TURN / expected)))
-    warm_up = min(_MOST_RUNS, max(1, round(_WARM_UP / expected)))
+    runs = min(_MOST_RUNS, max(1, round(_TURN / expected)))
+    # A run that is longer than the warm-up by far warms itself up.
+    warm_up = min(_MOST_RUNS, math.ceil(_WARM_UP / expected) if expected < _TURN else 0)
     turn = arm.time(runs, warm_up)
     arm.settle()
     row.seconds += turn.seconds

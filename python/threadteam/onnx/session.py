@@ -144,7 +144,10 @@ class InferenceSession:
             arrays = []
             for name, dtype in self._fast_inputs:
                 array = input_feed.get(name)
-                if type(array) is not np.ndarray or array.dtype is not dtype:
+                if type(array) is not np.ndarray:
+                    break
+                # Arrays that were unpickled have an equal dtype that is another object.
+                if array.dtype is not dtype and array.dtype != dtype:
                     break
                 arrays.append(array)
                 key += array.shape
