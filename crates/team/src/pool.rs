@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-type NameFn = Box<dyn Fn(usize) -> String + Send + Sync>;
+type NameFn = Box<dyn Fn(usize) -> String>;
 type StartFn = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// A thread pool of a fixed width: the calling thread plus `width - 1` resident workers.
@@ -46,7 +46,8 @@ pub struct Pool {
 
 /// What a worker is started with.
 struct Options {
-    name: NameFn,
+    /// One a worker: made when the pool is built, so that the caller's closure need not be `Send`.
+    names: Box<[String]>,
     stack_size: Option<usize>,
     on_start: Option<StartFn>,
     qos: Option<Qos>,
@@ -203,7 +204,7 @@ impl Pool {
     }
 
     fn spawn(&self, index: usize) -> std::io::Result<JoinHandle<()>> {
-        let mut builder = std::thread::Builder::new().name((self.options.name)(index));
+        let mut builder = std::thread::Builder::new().name(self.options.names[index].clone());
         if let Some(bytes) = self.options.stack_size {
             builder = builder.stack_size(bytes);
         }
@@ -348,7 +349,7 @@ impl PoolBuilder {
     }
 
     /// Names worker `i`.
-    pub fn thread_name(mut self, f: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
+    pub fn thread_name(mut self, f: impl Fn(usize) -> String + 'static) -> Self {
         self.name = Some(Box::new(f));
         self
     }
@@ -415,10 +416,11 @@ impl PoolBuilder {
         if threads > MAX_WORKERS + 1 {
             return Err(Error::TooManyThreads { wanted: threads, most: MAX_WORKERS + 1 });
         }
+        let name = self.name.unwrap_or_else(|| Box::new(|index| format!("threadteam-{index}")));
         let pool = Pool {
             inner: Arc::new(Inner::new(threads - 1, self.wait, self.acquire_timeout)),
             options: Options {
-                name: self.name.unwrap_or_else(|| Box::new(|index| format!("threadteam-{index}"))),
+                names: (0..threads - 1).map(name).collect(),
                 stack_size: self.stack_size,
                 on_start: self.on_start,
                 qos: self.qos,

@@ -1,0 +1,210 @@
+//! A process that forks: the child's pools work, and nothing in it waits for a thread of the parent.
+#![cfg(unix)]
+
+mod common;
+
+use common::wait_until;
+use std::num::NonZeroUsize;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
+use threadteam::{Exec, ForkedInside, Pool};
+
+/// One fork at a time, so that no child inherits a lock that another test holds.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<ForkedInside>() {
+                usual(info);
+            }
+        }));
+    });
+    ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What runs after a fork: `Some` child in the parent, `None` in the child.
+fn fork() -> Option<libc::pid_t> {
+    // SAFETY: the child runs sections and ends by `_exit`; it takes no lock that another thread of the test may hold.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork failed"),
+        0 => None,
+        child => Some(child),
+    }
+}
+
+/// Ends the child: with success if `checks` returns true.
+fn end_child(checks: impl FnOnce() -> bool) -> ! {
+    let passed = catch_unwind(AssertUnwindSafe(checks)).unwrap_or(false);
+    // SAFETY: ends the child without running the parent's exit handlers.
+    unsafe { libc::_exit(i32::from(!passed)) }
+}
+
+/// The child ended with success; one that hangs is killed and fails the test.
+fn child_succeeded(child: libc::pid_t) {
+    let mut status = 0;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `child` is a child of this process that nobody else waits for.
+        wait_until("the child to end", || unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child);
+    }));
+    if let Err(payload) = ended {
+        // SAFETY: as above.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        std::panic::resume_unwind(payload);
+    }
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child failed with status {status:#x}");
+}
+
+fn in_child(checks: impl FnOnce() -> bool) {
+    match fork() {
+        None => end_child(checks),
+        Some(child) => child_succeeded(child),
+    }
+}
+
+/// All of `0..1000` once, and all participants at the same time.
+fn works(exec: &mut Exec<'_>) -> bool {
+    let sum = AtomicUsize::new(0);
+    exec.reborrow().for_ranges(1000, NonZeroUsize::MIN, |range| {
+        sum.fetch_add(range.sum::<usize>(), Ordering::Relaxed);
+    });
+    let met = AtomicUsize::new(0);
+    let size = exec.budget().get();
+    let together = exec.team(|team| {
+        team.run_with(|participant| {
+            met.fetch_add(1, Ordering::Relaxed);
+            participant.barrier().unwrap();
+            assert_eq!(met.load(Ordering::Relaxed), size);
+        });
+    });
+    together.is_ok() && sum.into_inner() == 499_500
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::builder().threads(threads).acquire_timeout(std::time::Duration::from_secs(30)).build().unwrap()
+}
+
+#[test]
+fn an_idle_pool_works_again_in_the_child_and_on_in_the_parent() {
+    let _alone = alone();
+    let pool = pool(3);
+    assert!(works(&mut Exec::new(&pool, 3).unwrap()));
+    in_child(|| works(&mut Exec::new(&pool, 3).unwrap()) && works(&mut Exec::new(&pool, 2).unwrap()));
+    assert!(works(&mut Exec::new(&pool, 3).unwrap()));
+}
+
+#[test]
+fn an_idle_team_works_again_in_the_child() {
+    let _alone = alone();
+    let team = pool(3).into_team(3).unwrap();
+    assert!(works(&mut team.exec(3)));
+    in_child(|| works(&mut team.exec(3)) && team.exec(3).can_broadcast());
+    assert!(works(&mut team.exec(3)));
+}
+
+#[test]
+fn a_pool_that_never_started_starts_in_the_child() {
+    let _alone = alone();
+    let pool =
+        Pool::builder().threads(2).lazy(true).acquire_timeout(std::time::Duration::from_secs(30)).build().unwrap();
+    in_child(|| works(&mut Exec::new(&pool, 2).unwrap()));
+    assert_eq!(pool.resident_members(), 0);
+    assert!(works(&mut Exec::new(&pool, 2).unwrap()));
+}
+
+#[test]
+fn a_pool_is_dropped_in_the_child_without_waiting_for_the_parents_threads() {
+    let _alone = alone();
+    let unused = pool(3);
+    let used = pool(3);
+    match fork() {
+        None => end_child(move || {
+            drop(unused);
+            let worked = works(&mut Exec::new(&used, 3).unwrap());
+            drop(used);
+            worked
+        }),
+        Some(child) => child_succeeded(child),
+    }
+}
+
+#[test]
+fn a_child_of_a_child_has_workers_of_its_own_too() {
+    let _alone = alone();
+    let pool = pool(2);
+    in_child(|| {
+        let worked = works(&mut Exec::new(&pool, 2).unwrap());
+        in_child(|| works(&mut Exec::new(&pool, 2).unwrap()));
+        worked && works(&mut Exec::new(&pool, 2).unwrap())
+    });
+}
+
+/// Forks from the leader's share while the worker is inside; the child runs `in_body` there.
+fn fork_inside(in_body: impl Fn(&Pool) + Sync) {
+    let pool = pool(2);
+    let mut exec = Exec::new(&pool, 2).unwrap();
+    let child = AtomicUsize::new(0);
+    let inside = AtomicUsize::new(0);
+    let section = catch_unwind(AssertUnwindSafe(|| {
+        exec.team(|team| {
+            team.run(|index, _| {
+                inside.fetch_add(1, Ordering::SeqCst);
+                if index == 0 {
+                    wait_until("the worker to enter", || inside.load(Ordering::SeqCst) == 2);
+                    match fork() {
+                        None => in_body(&pool),
+                        Some(pid) => child.store(pid as usize, Ordering::SeqCst),
+                    }
+                } else {
+                    wait_until("the fork", || child.load(Ordering::SeqCst) != 0);
+                }
+            });
+        })
+        .unwrap();
+    }));
+    if child.load(Ordering::SeqCst) == 0 {
+        end_child(|| section.unwrap_err().is::<ForkedInside>() && works(&mut Exec::new(&pool, 2).unwrap()));
+    }
+    assert!(section.is_ok());
+    child_succeeded(child.load(Ordering::SeqCst) as libc::pid_t);
+    assert!(works(&mut Exec::new(&pool, 2).unwrap()));
+}
+
+#[test]
+fn the_join_of_a_body_that_forked_panics_in_the_child() {
+    let _alone = alone();
+    fork_inside(|_| ());
+}
+
+#[test]
+fn the_join_panics_also_when_the_child_has_started_its_own_workers() {
+    let _alone = alone();
+    fork_inside(|pool| assert!(works(&mut Exec::new(pool, 2).unwrap())));
+}
+
+#[test]
+fn a_team_scope_from_before_the_fork_is_void_in_the_child() {
+    let _alone = alone();
+    let pool = pool(2);
+    let mut exec = Exec::new(&pool, 2).unwrap();
+    let child = exec
+        .team(|mut team| {
+            let child = fork();
+            if child.is_none() {
+                end_child(|| {
+                    let run = |team: threadteam::TeamExec<'_>| {
+                        catch_unwind(AssertUnwindSafe(|| team.run(|_, _| ())))
+                            .is_err_and(|why| why.is::<ForkedInside>())
+                    };
+                    run(team.reborrow()) && works(&mut Exec::new(&pool, 2).unwrap()) && run(team.reborrow())
+                });
+            }
+            team.run(|_, _| ());
+            child
+        })
+        .unwrap();
+    child_succeeded(child.unwrap());
+}
