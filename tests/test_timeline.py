@@ -118,6 +118,13 @@ def test_dispatch_and_barrier_are_counted_once_a_section() -> None:
     assert parts.barrier == pytest.approx(12 * (synthetic.LATE + 130) / 1e9)
 
 
+def test_interrupted_runs_are_not_typical() -> None:
+    events = []
+    for start, length in [(0, 50), (100, 55), (200, 900), (2000, 52), (3000, 20)]:
+        events += [Event(0, start, "label", 1), Event(0, start + length, "label", 0)]
+    assert Timeline(events).typical_runs() == [(0, 50), (100, 155), (2000, 2052)]
+
+
 def test_an_idle_second_participant_makes_the_idle_share_a_half() -> None:
     events = [Event(0, 0, "label", 1), Event(0, 80, "label", 0)]
     assert Timeline(events, participants=2).parts().idle_share == pytest.approx(0.5)

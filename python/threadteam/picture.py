@@ -232,14 +232,14 @@ def _legend(timeline: Timeline, colours: dict[str, str]) -> list[Any]:
 
 
 def _headline(timeline: Timeline, title: str) -> str:
-    parts = timeline.parts()
-    runs = max(1, len(timeline.runs))
+    typical = timeline.typical_runs()
+    parts, runs = timeline.parts(typical), max(1, len(typical))
     total = sum(parts.operators.values()) + parts.dispatch + parts.barrier
     figures = (
         f"per run: operators {duration(sum(parts.operators.values()) / runs)}, "
         f"dispatch {duration(parts.dispatch / runs)}, "
         f"barrier {duration(parts.barrier / runs)}, together {duration(total / runs)}; "
-        f"participants idle {parts.idle_share:.0%} (means of {len(timeline.runs) or 1} runs)"
+        f"participants idle {parts.idle_share:.0%} (means of the middle {runs} of {max(1, len(timeline.runs))} runs)"
     )
     return f"{title}\n{figures}" if title else figures
 

@@ -216,9 +216,18 @@ class Timeline:
 
         return picture.text(self)
 
-    def parts(self) -> RunParts:
-        """Where the time of the recorded runs goes; without runs, the time from the first section to the last."""
-        stretches = self.runs or [(self.start, self.end)]
+    def typical_runs(self) -> list[tuple[int, int]]:
+        """The middle half of the runs by length: the others were interrupted, or met no one."""
+        ordered = sorted(self.runs, key=lambda run: run[1] - run[0])
+        quarter = len(ordered) // 4
+        return sorted(ordered[quarter : len(ordered) - quarter])
+
+    def parts(self, runs: Sequence[tuple[int, int]] | None = None) -> RunParts:
+        """Where the time of `runs` goes, all recorded ones by default; without any, from the first section to the last.
+
+        The figures are sums over the runs.
+        """
+        stretches = (self.runs if runs is None else runs) or [(self.start, self.end)]
         operators: dict[str, int] = defaultdict(int)
         spent: dict[Activity, int] = defaultdict(int)
         useful = 0

@@ -18,7 +18,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Where the time of one run goes, per run in seconds, from traced runs.
+    """Where the time of one run goes, per run in seconds: means over the middle half of the traced runs by length.
 
     Parameters
     ----------

@@ -41,7 +41,8 @@ class Session(System):
             loaded.run()
         loaded.close()
         timeline = Timeline((Event(*event) for event in trace.events()), trace.labels(), self.threads)
-        parts, counted = timeline.parts(), max(1, len(timeline.runs))
+        typical = timeline.typical_runs()
+        parts, counted = timeline.parts(typical), max(1, len(typical))
         return Decomposition(
             operators={label: seconds / counted for label, seconds in parts.operators.items()},
             dispatch=parts.dispatch / counted,
