@@ -186,6 +186,17 @@ def test_an_initializer_that_is_an_input_can_be_overridden():
     assert session.run(None, {"x": x})[0].tolist() == [1, 2]
 
 
+def test_initializers_of_old_models_are_constants_although_listed_as_inputs():
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    model = build(
+        [node], {"x": ("f4", (2,)), "w": ("f4", (2,))}, {"y": ("f4", (2,))}, {"w": np.float32([1, 2])}, opset=8
+    )
+    model.ir_version = 3
+    session = tt_onnx.InferenceSession(model)
+    assert session.get_overridable_initializers() == []
+    assert session.run(None, {"x": np.zeros(2, np.float32)})[0].tolist() == [1, 2]
+
+
 def test_added_initializers_replace_the_models():
     node = helper.make_node("Add", ["x", "w"], ["y"])
     model = build([node], {"x": ("f4", (2,))}, {"y": ("f4", (2,))}, {"w": np.float32([1, 2])})

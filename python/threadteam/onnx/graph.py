@@ -186,7 +186,8 @@ def build_graph(model: Any) -> Graph:
         model=model,
         inputs=tuple(spec for spec in specs if spec.name not in constants),
         outputs=outputs,
-        overridable=tuple(spec for spec in specs if spec.name in constants),
+        # Before IR version 4 every initializer had to be listed as an input too, which says nothing about overriding.
+        overridable=tuple(spec for spec in specs if spec.name in constants and model.ir_version >= 4),
         constants=constants,
         nodes=ordered,
         opsets=opsets,
