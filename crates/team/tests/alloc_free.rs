@@ -1,0 +1,94 @@
+//! Sections allocate nothing, neither on a team nor on a plain token.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use threadteam::{Exec, Pool};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(address, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const SECTIONS: usize = 10_000;
+
+/// Allocations of the whole process while `sections` runs, after a warm-up.
+fn allocations(mut sections: impl FnMut(usize)) -> usize {
+    sections(100);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    sections(SECTIONS);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// One test, so that no other allocates meanwhile.
+#[test]
+fn ten_thousand_sections_of_each_kind_allocate_nothing() {
+    let pool = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(30)).build().unwrap();
+    // A worker that starts allocates: all of them have started when this returns.
+    Exec::new(&pool, 3).unwrap().broadcast(|_| ()).unwrap();
+    let ran = AtomicUsize::new(0);
+    let count = |n: usize| {
+        ran.fetch_add(n, Ordering::Relaxed);
+    };
+    let plain = |sections: usize| {
+        let mut exec = Exec::new(&pool, 3).unwrap();
+        for _ in 0..sections {
+            exec.reborrow().for_ranges(64, NonZeroUsize::MIN, |range| count(range.len()));
+        }
+    };
+    assert_eq!(allocations(plain), 0, "for_ranges on a plain token");
+    let forks = |sections: usize| {
+        let mut exec = Exec::new(&pool, 3).unwrap();
+        for _ in 0..sections {
+            exec.reborrow().fork(2, |_, child| child.for_ranges(4, NonZeroUsize::MIN, |range| count(range.len())));
+        }
+    };
+    assert_eq!(allocations(forks), 0, "nested forks of a plain token");
+    let broadcasts = |sections: usize| {
+        let mut exec = Exec::new(&pool, 3).unwrap();
+        (0..sections).for_each(|_| exec.reborrow().broadcast(|_| count(1)).unwrap());
+    };
+    assert_eq!(allocations(broadcasts), 0, "broadcasts of a plain token");
+    let scopes = |sections: usize| {
+        let mut exec = Exec::new(&pool, 3).unwrap();
+        exec.team(|mut team| {
+            for _ in 0..sections {
+                team.reborrow().run(|_, _| count(1));
+                team.reborrow().run_with(|participant| participant.barrier().unwrap());
+                team.reborrow().split(&[1, 2], |_, child| child.run(|_, _| count(1))).unwrap();
+            }
+        })
+        .unwrap();
+    };
+    assert_eq!(allocations(scopes), 0, "run, run_with and split of a team");
+    let team = pool.into_team(3).unwrap();
+    let carried = |sections: usize| {
+        let mut exec = team.exec(3);
+        for _ in 0..sections {
+            exec.reborrow().for_ranges(64, NonZeroUsize::MIN, |range| count(range.len()));
+            exec.reborrow().fork(3, |_, _| count(1));
+            exec.reborrow().broadcast(|_| count(1)).unwrap();
+        }
+    };
+    assert_eq!(allocations(carried), 0, "sections of a team token");
+    assert!(ran.into_inner() > 5 * SECTIONS);
+    let parks = team.pool().stats().parks;
+    println!("with {parks} parks");
+}
