@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from threadteam.errors import ThreadteamError
@@ -22,6 +22,8 @@ __all__ = ["app", "run"]
 
 #: Exit statuses: a command failed; it was used wrongly; a comparison found a wrong result; Ctrl-C.
 FAILED, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
+#: What the comparison's tables need.
+_TABLE_WIDTH = 120
 #: Set to see where an error came from.
 TRACEBACK = "THREADTEAM_TRACEBACK"
 
@@ -137,7 +139,12 @@ def compare(
 
     settings = comparison.Settings.parse(systems=systems, threads=threads, repeat=repeat)
     cases, skipped = comparison.select(_words(models), dtype)
-    console = Console(stderr=json, highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(stderr=json, highlight=False, width=None if sys.stdout.isatty() else _TABLE_WIDTH)
+
+    def show(table: RenderableType) -> None:
+        """Print a table in full: on a narrow terminal its lines wrap, which loses no figure."""
+        console.print(table, width=max(console.width, _TABLE_WIDTH), crop=False)
+
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
     with _progress(len(cases) * (repeat + 2), console) as step:
@@ -147,14 +154,14 @@ def compare(
             cases,
             settings,
             on_step=step,
-            on_case=lambda result: None if json else console.print(comparison.case_table(result)),
+            on_case=lambda result: None if json else show(comparison.case_table(result)),
         )
     report.skipped.update(skipped)
     written = [] if output is None else comparison.write(report, cases, output)
     if json:
         _print_json(report.to_dict())
     else:
-        console.print(comparison.summary_table(report))
+        show(comparison.summary_table(report))
         for path in written:
             console.print(f"written: {path}")
     return 0 if report.correct else WRONG_RESULT

@@ -38,24 +38,7 @@ _FAVOUR = 3
 
 
 def draw(timeline: Timeline, paths: Sequence[str | PathLike[str]], title: str = "") -> None:
-    """Write pictures of a timeline: some runs, one run, and one join with the dispatch after it.
-
-    Parameters
-    ----------
-    timeline : Timeline
-        What to draw.
-    paths : sequence of path
-        One file each, its format chosen by the suffix (``.png``, ``.svg``, ``.pdf``).
-    title : str, optional
-        What ran; the figures are added to it.
-
-    Raises
-    ------
-    MissingExtra
-        When matplotlib is not installed.
-    ValueError
-        When nothing was recorded.
-    """
+    """Write pictures of a timeline, as `Timeline.draw` describes."""
     if not timeline.intervals:
         raise ValueError("the trace holds no section and no step, so there is nothing to draw; run something inside it")
     figures = require("matplotlib.figure", "plot", "a timeline picture")

@@ -25,9 +25,9 @@ _NAMED_OPERATORS = 4
 def explanation() -> str:
     """What the columns of a case's table mean."""
     return (
-        "first: the first run after loading. median, p90, worst: single runs in the steady state. CPU: CPU time of\n"
-        "the process per run, spinning included. speed-up: over the same system on one thread. vs ORT: median over\n"
-        "ONNX Runtime's at its best width, below 1 is faster. operators: time inside operators. D+B: dispatch and\n"
+        "first: the first run after loading. median, p90, worst: single runs in the steady state. CPU: CPU time of "
+        "the process per run, spinning included. speed-up: over the same system on one thread. vs ORT: median over "
+        "ONNX Runtime's at its best width, below 1 is faster. operators: time inside operators. D+B: dispatch and "
         "barrier. idle: the part of the participants' time without work."
     )
 
