@@ -21,8 +21,6 @@ MOST = 16
 RANDOM = ("bernoulli", "random_", "multinomial", "test_training_dropout")
 BEYOND = {
     "test_if_opt": "the expected value is not of the declared optional type",
-    "test_scatter_with_axis": "the onnx package cannot evaluate the deprecated Scatter",
-    "test_scatter_without_axis": "the onnx package cannot evaluate the deprecated Scatter",
 }
 
 

@@ -71,7 +71,7 @@ class Reference:
     def __init__(self, graph: Graph, node: Node) -> None:
         self.node = node
         self._names = node.needs
-        self._proto = strip_domain(node.proto)
+        self._proto = evaluable(node.proto)
         # The package evaluates these as of operator set 13; before it, all axes from `axis` on count as one.
         self._flat = node.op in ("Softmax", "LogSoftmax", "Hardmax") and not node.domain and node.version < 13
         if self._flat:
@@ -161,13 +161,14 @@ def depends_on_types(node: Node) -> bool:
     return False
 
 
-def strip_domain(proto: Any) -> Any:
-    """The node under the empty name of the main domain, the only one that the evaluator knows."""
-    if proto.domain != "ai.onnx":
+def evaluable(proto: Any) -> Any:
+    """The node under names that the evaluator knows: one of the main domain's two, and none that was replaced."""
+    if proto.domain != "ai.onnx" and (proto.domain or proto.op_type != "Scatter"):
         return proto
     renamed = onnx.NodeProto()
     renamed.CopyFrom(proto)
     renamed.domain = ""
+    renamed.op_type = "ScatterElements" if proto.op_type == "Scatter" else proto.op_type
     return renamed
 
 
@@ -231,7 +232,7 @@ def can_evaluate(domain: str, proto: Any, graph: Graph, functions: set[tuple[str
         return bool(onnx.defs.has(proto.op_type, version, domain))
     probe = object.__new__(_Evaluator)
     probe.opsets_, probe.new_ops_, probe.functions_ = graph.opsets, {}, {}
-    renamed = strip_domain(proto)
+    renamed = evaluable(proto)
     try:
         probe._load_impl(renamed)
     except onnx.reference.op_run.RuntimeContextError:
