@@ -4,7 +4,7 @@ use threadteam::Exec;
 
 use crate::lanes::vectorized;
 use crate::loops::{distribute, Base, Loops};
-use crate::strip::{Add, AddDeviation, Fold, Strip, LANES};
+use crate::strip::{blocks, Add, AddDeviation, Fold, Strip};
 use crate::{Layout, Real, View, ViewMut};
 
 /// Nanoseconds per element and byte of it: three passes, measured on one AVX2 core.
@@ -117,21 +117,17 @@ impl<T: Real> Row<'_, T> {
             |places, run| {
                 let strip = (steps, std::array::from_fn(|i| offsets[i] + places[i]));
                 let (y, x, scale) = (run_of(self.y, strip, 0), run_of(self.x, strip, 1), run_of(self.scale, strip, 2));
-                for i in (0..run).step_by(LANES) {
-                    let count = LANES.min(run - i);
-                    // SAFETY: the caller's promise.
-                    unsafe {
-                        let mut block = x.load(i, count, T::ZERO);
-                        let factors = scale.load(i, count, T::ZERO);
-                        for (value, factor) in block.iter_mut().zip(factors) {
-                            *value = (*value - centre) * inverse * factor;
+                let bias = self.bias.map(|bias| run_of(bias, strip, 3));
+                let dense = |strip: Strip<T>| Strip { at: strip.at, step: 1 };
+                let all_dense = [y, x, scale].iter().chain(&bias).all(|strip| strip.step == 1);
+                // SAFETY: the caller's promise. The constant steps let neighbours be read and written as vectors.
+                unsafe {
+                    match (all_dense, bias) {
+                        (true, Some(bias)) => {
+                            write([dense(y), dense(x), dense(scale)], Some(dense(bias)), run, centre, inverse);
                         }
-                        if let Some(bias) = self.bias {
-                            for (value, shift) in block.iter_mut().zip(run_of(bias, strip, 3).load(i, count, T::ZERO)) {
-                                *value += shift;
-                            }
-                        }
-                        y.store(i, count, &block);
+                        (true, None) => write([dense(y), dense(x), dense(scale)], None, run, centre, inverse),
+                        (false, _) => write([y, x, scale], bias, run, centre, inverse),
                     }
                 }
             },
@@ -163,6 +159,33 @@ impl<T: Real> Row<'_, T> {
         );
         total
     }
+}
+
+/// Writes `(x - centre) * inverse * scale + bias` for runs of y, x and scale.
+///
+/// # Safety
+///
+/// The runs have `len` elements, and those of y are the caller's to write.
+#[inline(always)]
+unsafe fn write<T: Real>([y, x, scale]: [Strip<T>; 3], bias: Option<Strip<T>>, len: usize, centre: T, inverse: T) {
+    blocks(
+        0..len,
+        #[inline(always)]
+        // SAFETY: the caller's promise.
+        |at, count| unsafe {
+            let mut block = x.load(at, count, T::ZERO);
+            let factors = scale.load(at, count, T::ZERO);
+            for (value, factor) in block.iter_mut().zip(factors) {
+                *value = (*value - centre) * inverse * factor;
+            }
+            if let Some(bias) = bias {
+                for (value, shift) in block.iter_mut().zip(bias.load(at, count, T::ZERO)) {
+                    *value += shift;
+                }
+            }
+            y.store(at, count, &block);
+        },
+    );
 }
 
 /// An operand's run at the given steps and offsets.

@@ -6,7 +6,7 @@ use threadteam::Exec;
 
 use crate::lanes::vectorized;
 use crate::loops::{distribute, Base, Loops};
-use crate::strip::{AddExp, Fold, Largest, Strip, LANES};
+use crate::strip::{blocks, AddExp, Fold, Largest, Strip, LANES};
 use crate::{Layout, Real, View, ViewMut};
 
 /// Nanoseconds per element and byte of it: three passes and an exponential, measured on one AVX2 core.
@@ -70,7 +70,14 @@ pub fn softmax<T: Real>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: 
                         let x = Strip { at: x.at(offsets[1] + i * x_step), step: steps[1] };
                         let y = Strip { at: y.at(offsets[0] + i * y_step), step: steps[0] };
                         // SAFETY: a row of both views, this range's alone.
-                        unsafe { row(x, y, len, log) };
+                        unsafe {
+                            if steps == [1, 1] {
+                                // The constant steps let neighbours be read and written as vectors.
+                                row(Strip { at: x.at, step: 1 }, Strip { at: y.at, step: 1 }, len, log);
+                            } else {
+                                row(x, y, len, log);
+                            }
+                        }
                     }
                 },
             );
@@ -157,13 +164,17 @@ fn top<T: Real>(mut tops: [T; LANES]) -> T {
 #[inline(always)]
 unsafe fn peak<T: Real>(x: Strip<T>, range: Range<usize>) -> T {
     let mut tops = [-T::INFINITY; LANES];
-    for at in range.clone().step_by(LANES) {
-        // SAFETY: the caller's promise.
-        let block = unsafe { x.load(at, LANES.min(range.end - at), -T::INFINITY) };
-        for (top, value) in tops.iter_mut().zip(block) {
-            *top = if value > *top { value } else { *top };
-        }
-    }
+    blocks(
+        range,
+        #[inline(always)]
+        |at, count| {
+            // SAFETY: the caller's promise.
+            let block = unsafe { x.load(at, count, -T::INFINITY) };
+            for (top, value) in tops.iter_mut().zip(block) {
+                *top = if value > *top { value } else { *top };
+            }
+        },
+    );
     top(tops)
 }
 
@@ -175,18 +186,19 @@ unsafe fn peak<T: Real>(x: Strip<T>, range: Range<usize>) -> T {
 #[inline(always)]
 unsafe fn exponentials<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T) -> f64 {
     let mut sums = [T::ZERO; LANES];
-    for at in range.clone().step_by(LANES) {
-        let count = LANES.min(range.end - at);
+    blocks(
+        range,
+        #[inline(always)]
         // SAFETY: the caller's promise. The lanes after the last element add nothing.
-        unsafe {
+        |at, count| unsafe {
             let mut block = x.load(at, count, -T::INFINITY);
             for (sum, value) in sums.iter_mut().zip(&mut block) {
                 *value = (*value - max).exp_down();
                 *sum += *value;
             }
             y.store(at, count, &block);
-        }
-    }
+        },
+    );
     crate::strip::Add.collapse(sums)
 }
 
@@ -195,17 +207,18 @@ unsafe fn exponentials<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, m
 /// The run has the range.
 #[inline(always)]
 unsafe fn scale<T: Real>(y: Strip<T>, range: Range<usize>, factor: T) {
-    for at in range.clone().step_by(LANES) {
-        let count = LANES.min(range.end - at);
+    blocks(
+        range,
+        #[inline(always)]
         // SAFETY: the caller's promise.
-        unsafe {
+        |at, count| unsafe {
             let mut block = y.load(at, count, T::ZERO);
             for value in &mut block {
                 *value *= factor;
             }
             y.store(at, count, &block);
-        }
-    }
+        },
+    );
 }
 
 /// Writes `x - max - log_sum`.
@@ -215,17 +228,18 @@ unsafe fn scale<T: Real>(y: Strip<T>, range: Range<usize>, factor: T) {
 /// Both runs have the range.
 #[inline(always)]
 unsafe fn shift<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T, log_sum: T) {
-    for at in range.clone().step_by(LANES) {
-        let count = LANES.min(range.end - at);
+    blocks(
+        range,
+        #[inline(always)]
         // SAFETY: the caller's promise.
-        unsafe {
+        |at, count| unsafe {
             let mut block = x.load(at, count, T::ZERO);
             for value in &mut block {
                 *value = (*value - max) - log_sum;
             }
             y.store(at, count, &block);
-        }
-    }
+        },
+    );
 }
 
 /// `count` rows side by side, a row a lane.

@@ -1,5 +1,7 @@
 //! Strips: a run of elements read in blocks of lanes, and folds over it whose order depends on its length alone.
 
+use std::ops::Range;
+
 use crate::Real;
 
 /// Elements in a block: four AVX2 vectors of `f32`, enough sums in flight to hide the latency of an addition.
@@ -79,6 +81,19 @@ impl<T: Copy> Strip<T> {
     }
 }
 
+/// Calls `body` with the place and the length of each block of a range; all but the last have the constant length.
+#[inline(always)]
+pub(crate) fn blocks(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
+    let mut at = range.start;
+    while at + LANES <= range.end {
+        body(at, LANES);
+        at += LANES;
+    }
+    if at < range.end {
+        body(at, range.end - at);
+    }
+}
+
 /// An associative operation over elements.
 pub(crate) trait Fold<T: Real>: Copy {
     /// What an empty run folds to.
@@ -97,6 +112,21 @@ pub(crate) trait Fold<T: Real>: Copy {
     /// The run has the elements.
     #[inline(always)]
     unsafe fn run(self, run: Strip<T>, len: usize) -> f64 {
+        // SAFETY: the caller's promise. The constant step lets neighbours be read as vectors.
+        unsafe {
+            if run.step == 1 {
+                self.pieces(Strip { at: run.at, step: 1 }, len)
+            } else {
+                self.pieces(run, len)
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The run has the elements.
+    #[inline(always)]
+    unsafe fn pieces(self, run: Strip<T>, len: usize) -> f64 {
         let empty = T::from_f64(Self::EMPTY);
         let mut total = Self::EMPTY;
         let mut from = 0;
@@ -106,9 +136,9 @@ pub(crate) trait Fold<T: Real>: Copy {
                 let blocks = ((len - from) / LANES).min(PIECE / LANES);
                 let mut sums = [empty; LANES];
                 for block in 0..blocks {
-                    let x = run.load(from + block * LANES, LANES, empty);
-                    for (sum, x) in sums.iter_mut().zip(x) {
-                        *sum = self.take(*sum, x);
+                    let at = from + block * LANES;
+                    for (lane, sum) in sums.iter_mut().enumerate() {
+                        *sum = self.take(*sum, run.get(at + lane));
                     }
                 }
                 from += blocks * LANES;
