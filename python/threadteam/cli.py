@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from threadteam.errors import ThreadteamError
@@ -65,6 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         expected = isinstance(error, ThreadteamError | OSError | ValueError | ImportError)
         _complain(str(error) if expected else f"{type(error).__name__}: {error} ({TRACEBACK}=1 shows where)")
         return FAILED
+    if status == INTERRUPTED:  # newer versions of typer turn Ctrl-C into a status
+        _complain("interrupted")
     return status if isinstance(status, int) else 0
 
 
@@ -139,12 +141,9 @@ def compare(
 
     settings = comparison.Settings.parse(systems=systems, threads=threads, repeat=repeat)
     cases, skipped = comparison.select(_words(models), dtype)
-    console = Console(stderr=json, highlight=False, width=None if sys.stdout.isatty() else _TABLE_WIDTH)
-
-    def show(table: RenderableType) -> None:
-        """Print a table in full: on a narrow terminal its lines wrap, which loses no figure."""
-        console.print(table, width=max(console.width, _TABLE_WIDTH), crop=False)
-
+    console = Console(stderr=json, highlight=False)
+    # Lines that a narrow terminal wraps lose nothing; figures that a table cuts short are lost.
+    console.width = max(console.width if console.is_terminal else 0, _TABLE_WIDTH)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
     with _progress(len(cases) * (repeat + 2), console) as step:
@@ -154,14 +153,14 @@ def compare(
             cases,
             settings,
             on_step=step,
-            on_case=lambda result: None if json else show(comparison.case_table(result)),
+            on_case=lambda result: None if json else console.print(comparison.case_table(result)),
         )
     report.skipped.update(skipped)
     written = [] if output is None else comparison.write(report, cases, output)
     if json:
         _print_json(report.to_dict())
     else:
-        show(comparison.summary_table(report))
+        console.print(comparison.summary_table(report))
         for path in written:
             console.print(f"written: {path}")
     return 0 if report.correct else WRONG_RESULT

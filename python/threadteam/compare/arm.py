@@ -47,8 +47,14 @@ class Arm:
         environment = {**os.environ, **system(name).environment(threads)}
         command = [sys.executable, "-c", _ENTRY, name, str(threads), str(other.fileno())]
         # Its standard output must not mix with the tables; its errors, a crash's report for instance, are passed on.
+        # In a process group of its own Ctrl-C does not reach it: this process decides, and closing the pipe ends it.
         self._process = subprocess.Popen(
-            command, env=environment, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            command,
+            env=environment,
+            pass_fds=[other.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            process_group=0,
         )
         other.close()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -128,22 +128,18 @@ def _thread_count() -> int | None:
 
 def serve(worker: Worker, pipe: Connection) -> None:
     """Answer requests, each the name of a method of `Worker` and its arguments, until the other end closes."""
-    while True:
-        try:
+    with suppress(EOFError, ConnectionError):
+        while True:
             name, arguments = pipe.recv()
-        except EOFError:
-            return
-        answer: Any
-        try:
-            answer = getattr(worker, name)(*arguments)
-        except Exception as error:  # the controller reports it; this process goes on with the next case
-            answer = error if isinstance(error, Unavailable) else RuntimeError(f"{type(error).__name__}: {error}")
-        pipe.send(answer)
+            answer: Any
+            try:
+                answer = getattr(worker, name)(*arguments)
+            except Exception as error:  # the controller reports it; this process goes on with the next case
+                answer = RuntimeError(f"{type(error).__name__}: {error}")
+            pipe.send(answer)
 
 
 def main() -> None:
     """Serve one arm; the arguments are the system, its threads and the descriptor of the pipe."""
-    # Ctrl-C reaches the whole process group; the controller decides, and closing the pipe ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, name, threads, descriptor = sys.argv
     serve(Worker(name, int(threads)), Connection(int(descriptor)))
