@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import decimal
 import itertools
 import threading
 from collections.abc import Callable
@@ -308,3 +310,20 @@ def test_a_body_that_is_none_is_refused(token: tt.Exec, body: Any) -> None:
         token.fork(1, body)
     with pytest.raises(TypeError):
         token.external(5)  # type: ignore[call-overload]
+
+
+def test_context_variables_of_the_caller_are_visible_in_its_bodies() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+    seen: list[str] = []
+
+    def body(index: int) -> None:
+        seen.append(variable.get())
+        variable.set(f"changed by {index}")
+
+    with tt.Pool(3, acquire_timeout=10.0) as pool:
+        variable.set("of the caller")
+        pool.exec().broadcast(body)
+        assert seen == ["of the caller"] * 3
+        with decimal.localcontext() as context:
+            context.prec = 3
+            assert set(pool.exec().map(lambda _: decimal.getcontext().prec, range(50))) == {3}

@@ -1,6 +1,6 @@
 //! What runs in a section: a Python callable, or native code that never takes the interpreter.
 
-use crate::attach;
+use crate::callable::Callable;
 use crate::flow::Flow;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -86,7 +86,7 @@ impl NativeBody {
 
 /// A body, ready to run on any participant.
 pub(crate) enum Body {
-    Python(Py<PyAny>),
+    Python(Callable),
     Native { address: usize, data: usize, _kept: Py<NativeBody> },
 }
 
@@ -98,7 +98,7 @@ impl Body {
         }
         // Most bodies are functions: nothing about those needs a look.
         if given.is_exact_instance_of::<PyFunction>() || given.is_exact_instance_of::<PyCFunction>() {
-            return Ok(Body::Python(given.clone().unbind()));
+            return Ok(Body::Python(Callable::new(given)?));
         }
         let py = given.py();
         let recognised = py.import("threadteam._bodies")?.call_method1("recognise", (given, signature.name()))?;
@@ -123,7 +123,7 @@ impl Body {
                 kind.name()?
             )));
         }
-        Ok(Body::Python(given.clone().unbind()))
+        Ok(Body::Python(Callable::new(given)?))
     }
 
     fn native(native: &Bound<'_, NativeBody>, signature: Signature, operation: &str) -> PyResult<Body> {
@@ -142,11 +142,24 @@ impl Body {
         matches!(self, Body::Python(_))
     }
 
+    /// Calls a Python body for a participant of `flow`.
+    pub(crate) fn call<'py>(
+        &self,
+        py: Python<'py>,
+        flow: &Flow,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Body::Python(function) => function.call(py, flow, arguments),
+            Body::Native { .. } => Err(PyTypeError::new_err("native code cannot be called with Python objects")),
+        }
+    }
+
     /// Runs a chunk of a range section.
     pub(crate) fn run_range(&self, flow: &Flow, range: Range<usize>) {
         match self {
             Body::Python(function) => {
-                flow.body(|py| call(py, function, (range.start, range.end).into_pyobject(py)?));
+                flow.body(|py| function.call(py, flow, (range.start, range.end).into_pyobject(py)?).map(drop));
             }
             Body::Native { address, data, .. } => {
                 if flow.is_led_here() {
@@ -171,7 +184,7 @@ impl Body {
         arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'a,
     ) -> bool {
         match self {
-            Body::Python(function) => flow.body(|py| call(py, function, arguments(py)?)),
+            Body::Python(function) => flow.body(|py| function.call(py, flow, arguments(py)?).map(drop)),
             Body::Native { address, data, .. } => {
                 if flow.is_led_here() {
                     flow.before_native_chunk();
@@ -188,9 +201,4 @@ impl Body {
             }
         }
     }
-}
-
-/// Calls a body and drops its result.
-pub(crate) fn call(py: Python<'_>, function: &Py<PyAny>, arguments: Bound<'_, PyTuple>) -> PyResult<()> {
-    attach::call(function.bind(py), &arguments).map(drop)
 }

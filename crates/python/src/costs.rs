@@ -88,9 +88,9 @@ impl From<PyDispatchKind> for DispatchKind {
 }
 
 const CLASSES: [HostClass; 6] = [
-    HostClass::X86Avx512,
-    HostClass::X86Avx2,
-    HostClass::X86Scalar,
+    HostClass::X86_64Avx512,
+    HostClass::X86_64Avx2,
+    HostClass::X86_64Scalar,
     HostClass::Aarch64Apple,
     HostClass::Aarch64,
     HostClass::Generic,

@@ -1,7 +1,7 @@
 //! `Exec`: a token for a share of one pool.
 
 use crate::attach;
-use crate::body::{call, Body, Signature};
+use crate::body::{Body, Signature};
 use crate::costs;
 use crate::errors;
 use crate::external::ExternalScope;
@@ -80,7 +80,7 @@ impl PyExec {
             Body::Python(function) => {
                 flow.body(|py| {
                     with_child(py, child, index, home, flow, |token| {
-                        call(py, function, (index, PyExec { token }).into_pyobject(py)?)
+                        function.call(py, flow, (index, PyExec { token }).into_pyobject(py)?).map(drop)
                     })
                 });
             }
@@ -350,7 +350,6 @@ impl PyExec {
     ) -> PyResult<Bound<'py, PyList>> {
         let grain = grain.map_or(Ok(NonZeroUsize::MIN), |grain| at_least_one(grain, "grain"))?;
         let body = Body::python(function, "Exec.map()")?;
-        let function = function.clone().unbind();
         let items: Vec<Py<PyAny>> =
             iterable.try_iter()?.map(|item| item.map(Bound::unbind)).collect::<PyResult<_>>()?;
         let results = Slots::new(items.len(), "results")?;
@@ -360,7 +359,7 @@ impl PyExec {
                 flow.body(|py| {
                     for index in range.take_while(|_| !flow.stopped()) {
                         let arguments = (&items[index],).into_pyobject(py)?;
-                        results.put(index, attach::call(function.bind(py), &arguments)?.unbind());
+                        results.put(index, body.call(py, flow, arguments)?.unbind());
                     }
                     Ok(())
                 });
@@ -412,7 +411,6 @@ impl PyExec {
             let kind = combine.get_type();
             return Err(PyTypeError::new_err(format!("combine must be callable, got {}", kind.name()?)));
         }
-        let map_body = map_body.clone().unbind();
         let chunks = length.div_ceil(grain);
         let partials = Slots::new(chunks, "partial results")?;
         let mut entry = self.token.enter(py, "Exec.reduce()")?;
@@ -422,7 +420,7 @@ impl PyExec {
                     for chunk in range.take_while(|_| !flow.stopped()) {
                         let start = chunk * grain;
                         let arguments = (start, length.min(start.saturating_add(grain))).into_pyobject(py)?;
-                        partials.put(chunk, attach::call(map_body.bind(py), &arguments)?.unbind());
+                        partials.put(chunk, body.call(py, flow, arguments)?.unbind());
                     }
                     Ok(())
                 });
@@ -540,7 +538,6 @@ impl PyExec {
             return Ok(TeamScope::open(py, &self.token, over)?.into_any());
         };
         let body = Body::python(body, "Exec.team()")?;
-        let Body::Python(function) = &body else { return Err(PyTypeError::new_err("Exec.team() needs a callable")) };
         let result: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
         let mut entry = self.token.enter(py, "Exec.team()")?;
         let outcome = lead(py, &mut entry, false, |exec, flow| {
@@ -549,7 +546,7 @@ impl PyExec {
                     // SAFETY: ended below, before `team` and `flow` end.
                     let token = unsafe { new_team_token(team, self.token.home.as_ref(), flow) };
                     let arguments = (PyTeamExec { token: Arc::clone(&token) },).into_pyobject(py)?;
-                    let outcome = attach::call(function.bind(py), &arguments);
+                    let outcome = body.call(py, flow, arguments);
                     token.end_with_body(py)?;
                     *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome?.unbind());
                     Ok(())

@@ -2,6 +2,7 @@
 
 mod attach;
 mod body;
+mod callable;
 mod capsule;
 mod costs;
 mod errors;

@@ -1,6 +1,6 @@
 //! `TeamExec`: authority over reserved members, and `Participant`, one of them inside a section.
 
-use crate::body::{call, Body, Signature};
+use crate::body::{Body, Signature};
 use crate::costs;
 use crate::errors::{raise, refused};
 use crate::exec::{no_copy, sizes};
@@ -10,7 +10,6 @@ use crate::numbers::{at_least_one, length};
 use crate::section::lead;
 use crate::token::{End, Entry, Held, Token};
 use crate::wait::{override_of, PyWaitPolicy};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::mem;
@@ -96,29 +95,18 @@ impl PyTeamExec {
         lead(py, entry, keep, |held, flow| f(held.team.reborrow(), flow))
     }
 
-    fn child_body<'a>(
-        &'a self,
-        flow: &'a Flow,
-        function: &'a Py<PyAny>,
-    ) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
+    fn child_body<'a>(&'a self, flow: &'a Flow, body: &'a Body) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
         let home = self.token.home.as_ref();
         move |index, team| {
             flow.body(|py| {
                 // SAFETY: ended below, before `team` and `flow` end.
                 let token = unsafe { new_team_token(team, home, flow) };
                 let child = PyTeamExec { token: Arc::clone(&token) };
-                let outcome = (index, child).into_pyobject(py).and_then(|arguments| call(py, function, arguments));
+                let outcome =
+                    (index, child).into_pyobject(py).and_then(|arguments| body.call(py, flow, arguments).map(drop));
                 outcome.and(token.end_with_body(py))
             });
         }
-    }
-}
-
-/// The callable of a body that was checked to be one.
-fn callable(body: &Body) -> PyResult<&Py<PyAny>> {
-    match body {
-        Body::Python(function) => Ok(function),
-        Body::Native { .. } => Err(PyRuntimeError::new_err("a Python callable was expected")),
     }
 }
 
@@ -210,13 +198,12 @@ impl PyTeamExec {
     ///     Is given a `Participant`, which can wait for its peers. When one fails, their barriers raise `Cancelled`.
     fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::python(body, "TeamExec.run_with()")?;
-        let function = callable(&body)?;
         let mut entry = self.token.enter(py, "TeamExec.run_with()")?;
         self.section(py, &mut entry, &body, |team, flow| {
             team.run_with(|participant| {
                 let succeeded = flow.body(|py| {
                     let handle = Bound::new(py, PyParticipant::new(participant, flow))?;
-                    let outcome = call(py, function, (&handle,).into_pyobject(py)?);
+                    let outcome = body.call(py, flow, (&handle,).into_pyobject(py)?).map(drop);
                     handle.get().expire();
                     outcome
                 });
@@ -259,9 +246,8 @@ impl PyTeamExec {
             }
         })?;
         let body = Body::python(body, "TeamExec.split()")?;
-        let function = callable(&body)?;
         let mut entry = self.token.enter(py, "TeamExec.split()")?;
-        self.section(py, &mut entry, &body, |team, flow| team.split(&given, self.child_body(flow, function)))?.map_err(
+        self.section(py, &mut entry, &body, |team, flow| team.split(&given, self.child_body(flow, &body)))?.map_err(
             |_| {
                 let message = format!(
                     "the sizes of child teams must not be empty and sum to at most the size of the team, {}; got {given:?}",
@@ -283,9 +269,8 @@ impl PyTeamExec {
     fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let children = length(children, "children")?;
         let body = Body::python(body, "TeamExec.fork()")?;
-        let function = callable(&body)?;
         let mut entry = self.token.enter(py, "TeamExec.fork()")?;
-        self.section(py, &mut entry, &body, |team, flow| team.fork(children, self.child_body(flow, function)))
+        self.section(py, &mut entry, &body, |team, flow| team.fork(children, self.child_body(flow, &body)))
     }
 
     /// Return what one section of `width` participants costs, in seconds; see `Exec.dispatch_cost`.

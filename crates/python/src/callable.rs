@@ -1,0 +1,43 @@
+//! A Python callable as participants call it: in the context of the thread that started the section.
+
+use crate::attach;
+use crate::flow::Flow;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+/// A callable, and the context variables that its caller had set.
+///
+/// Without them a worker would not see, for instance, the caller's `numpy.errstate` or decimal context.
+pub(crate) struct Callable {
+    function: Py<PyAny>,
+    /// None when no variable is set, which is the usual case and costs a call nothing.
+    context: Option<Py<PyAny>>,
+}
+
+impl Callable {
+    pub(crate) fn new(function: &Bound<'_, PyAny>) -> PyResult<Callable> {
+        static COPY_CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = function.py();
+        let context = COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?;
+        let context = (context.len()? > 0).then(|| context.unbind());
+        Ok(Callable { function: function.clone().unbind(), context })
+    }
+
+    /// Calls it for a participant of `flow`. The leader has its context already.
+    pub(crate) fn call<'py>(
+        &self,
+        py: Python<'py>,
+        flow: &Flow,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function.bind(py);
+        let Some(context) = self.context.as_ref().filter(|_| !flow.is_led_here()) else {
+            return attach::call(function, &arguments);
+        };
+        // A context is entered by one thread at a time, so each call has a copy (which shares its contents).
+        let run = context.bind(py).call_method0("copy")?.getattr("run")?;
+        let with_function = PyTuple::new(py, std::iter::once(function.clone()).chain(&arguments).collect::<Vec<_>>())?;
+        attach::call(&run, &with_function)
+    }
+}
