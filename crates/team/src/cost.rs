@@ -110,11 +110,11 @@ impl WidthCosts {
 #[non_exhaustive]
 pub enum HostClass {
     /// x86-64 with AVX-512.
-    X86Avx512,
+    X86_64Avx512,
     /// x86-64 with AVX2 and FMA.
-    X86Avx2,
+    X86_64Avx2,
     /// x86-64 with neither.
-    X86Scalar,
+    X86_64Scalar,
     /// aarch64 on macOS.
     Aarch64Apple,
     /// aarch64 elsewhere.
@@ -129,12 +129,12 @@ impl HostClass {
         #[cfg(target_arch = "x86_64")]
         {
             if std::is_x86_feature_detected!("avx512f") {
-                return HostClass::X86Avx512;
+                return HostClass::X86_64Avx512;
             }
             if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-                return HostClass::X86Avx2;
+                return HostClass::X86_64Avx2;
             }
-            HostClass::X86Scalar
+            HostClass::X86_64Scalar
         }
         #[cfg(not(target_arch = "x86_64"))]
         match (cfg!(target_arch = "aarch64"), cfg!(target_os = "macos")) {
@@ -147,9 +147,9 @@ impl HostClass {
     /// The name under which tables are kept.
     pub const fn name(self) -> &'static str {
         match self {
-            HostClass::X86Avx512 => "x86_64-avx512",
-            HostClass::X86Avx2 => "x86_64-avx2",
-            HostClass::X86Scalar => "x86_64-scalar",
+            HostClass::X86_64Avx512 => "x86_64-avx512",
+            HostClass::X86_64Avx2 => "x86_64-avx2",
+            HostClass::X86_64Scalar => "x86_64-scalar",
             HostClass::Aarch64Apple => "aarch64-apple",
             HostClass::Aarch64 => "aarch64",
             HostClass::Generic => "generic",
@@ -193,7 +193,7 @@ impl DispatchCosts {
     /// The row of a class.
     pub fn for_class(class: HostClass) -> Self {
         match class {
-            HostClass::X86Avx512 | HostClass::X86Avx2 => MEASURED,
+            HostClass::X86_64Avx512 | HostClass::X86_64Avx2 => MEASURED,
             _ => UNMEASURED,
         }
     }

@@ -373,8 +373,10 @@ impl<'p> Exec<'p> {
 
     fn refusal(&self) -> Result<(), Refused> {
         match self.place {
+            // The calling thread alone needs nobody.
+            _ if self.is_serial() => Ok(()),
             Place::Pool(_) if self.fork_child => Err(Refused::ForkChild),
-            Place::Pool(pool) if !self.is_serial() && pool.is_worker() => Err(Refused::CallerInPool),
+            Place::Pool(pool) if pool.is_worker() => Err(Refused::CallerInPool),
             _ => Ok(()),
         }
     }

@@ -318,6 +318,18 @@ pub struct PoolBuilder {
     pin_participants: bool,
 }
 
+impl std::fmt::Debug for PoolBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolBuilder")
+            .field("threads", &self.threads)
+            .field("lazy", &self.lazy)
+            .field("stack_size", &self.stack_size)
+            .field("wait", &self.wait)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for PoolBuilder {
     fn default() -> Self {
         PoolBuilder {

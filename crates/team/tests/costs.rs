@@ -117,9 +117,9 @@ fn tokens_charge_their_own_kind_and_nothing_to_dispatch_costs_for_ever() {
 #[test]
 fn every_class_has_a_row_and_a_name_and_costs_that_do_not_fall() {
     let classes = [
-        (HostClass::X86Avx512, "x86_64-avx512"),
-        (HostClass::X86Avx2, "x86_64-avx2"),
-        (HostClass::X86Scalar, "x86_64-scalar"),
+        (HostClass::X86_64Avx512, "x86_64-avx512"),
+        (HostClass::X86_64Avx2, "x86_64-avx2"),
+        (HostClass::X86_64Scalar, "x86_64-scalar"),
         (HostClass::Aarch64Apple, "aarch64-apple"),
         (HostClass::Aarch64, "aarch64"),
         (HostClass::Generic, "generic"),

@@ -275,9 +275,13 @@ fn several_callers_share_one_pool() {
 
 #[test]
 fn fork_children_and_pool_workers_are_refused_a_broadcast() {
-    let pool = pool(2);
-    Exec::new(&pool, 2).unwrap().fork(2, |_, child| {
+    let pool = pool(4);
+    Exec::new(&pool, 4).unwrap().fork(2, |_, child| {
         assert!(!child.can_broadcast());
+        assert_eq!(child.broadcast(|_| panic!("must not run")), Err(Refused::ForkChild));
+    });
+    Exec::new(&pool, 4).unwrap().fork(1, |_, child| {
+        let child = child.limit(nz(2));
         assert_eq!(child.broadcast(|_| panic!("must not run")), Err(Refused::ForkChild));
     });
     Exec::new(&pool, 2)
@@ -289,6 +293,16 @@ fn fork_children_and_pool_workers_are_refused_a_broadcast() {
             }
         })
         .unwrap();
+}
+
+#[test]
+fn a_broadcast_of_one_runs_on_the_caller_also_for_children() {
+    let pool = pool(2);
+    Exec::new(&pool, 2).unwrap().fork(2, |_, child| {
+        let own = std::thread::current().id();
+        assert!(child.can_broadcast());
+        child.broadcast(|index| assert_eq!((index, std::thread::current().id()), (0, own))).unwrap();
+    });
 }
 
 #[test]
