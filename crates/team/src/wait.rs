@@ -70,7 +70,8 @@ impl Waiter {
         if self.polls < CROWDED_POLLS {
             return Step::Poll;
         }
-        if self.yields == CROWDED_YIELDS {
+        // Who asks for no spin gets no yields either: beside a busy process each costs a time slice.
+        if self.yields == CROWDED_YIELDS || self.budget.is_zero() {
             return Step::Sleep;
         }
         self.yields += 1;
@@ -90,6 +91,13 @@ mod tests {
         let polls = steps.iter().filter(|&&step| step == Step::Poll).count();
         assert_eq!(polls, CROWDED_POLLS as usize - 1);
         assert_eq!(steps.last(), Some(&Step::Sleep));
+    }
+
+    #[test]
+    fn a_crowded_waiter_without_a_budget_sleeps_after_its_polls() {
+        let mut waiter = Waiter::new(Duration::ZERO, true);
+        let steps: Vec<Step> = (0..CROWDED_POLLS).map(|_| waiter.step()).collect();
+        assert_eq!(steps.iter().position(|&step| step == Step::Sleep), Some(CROWDED_POLLS as usize - 1));
     }
 
     #[test]
