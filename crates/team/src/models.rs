@@ -222,7 +222,7 @@ fn woken_members_wake_the_rest_of_a_gang() {
 
 #[test]
 fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
-    holds_and_notices(3, &[Mutation::SkipBarrierFence], || {
+    holds_and_notices(3, &[Mutation::SkipBarrierFence, Mutation::SkipBarrierSleepFence], || {
         let running = Running::new(1);
         let cells = Cells::new(2);
         let tag = running.inner.next_barrier_tag();

@@ -51,6 +51,8 @@ pub(crate) enum Mutation {
     RelaxedJoin,
     /// A participant arrives at a barrier without the fence before it looks for sleepers.
     SkipBarrierFence,
+    /// A participant goes to sleep at a barrier without the fence before it looks at its peer again.
+    SkipBarrierSleepFence,
     /// A section that is cancelled does not wake those who sleep at its barrier.
     SkipCancelWake,
     /// A caller claims workers without what their last holder did to their slots.

@@ -406,7 +406,9 @@ impl<'a> Participant<'a> {
             }
             if waiter.step() == Step::Sleep {
                 desk.barrier_waiters.fetch_add(1, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
+                if !mutated!(SkipBarrierSleepFence) {
+                    fence(Ordering::SeqCst);
+                }
                 let bed = desk.barrier_bed.load(Ordering::Acquire);
                 if !arrived() && !desk.is_cancelled() {
                     desk.barrier_bed.wait(bed, stop.map(|_| HOOK_EVERY));
