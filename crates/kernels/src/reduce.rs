@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use threadteam::Exec;
 
+use crate::exponential::fused;
 use crate::lanes::vectorized;
 use crate::loops::{distribute, Base, Loops};
 use crate::strip::{Add, AddExp, AddMagnitude, AddSquare, Fold, Largest, Smallest, Strip, Times, LANES};
@@ -66,7 +67,8 @@ pub fn reduce<T: Real>(exec: Exec<'_>, op: Reduction, x: &View<T>, axes: AxisMas
         Reduction::L1 => nest.run(exec, AddMagnitude, BYTE, |sum| sum),
         Reduction::L2 => nest.run(exec, AddSquare, BYTE, f64::sqrt),
         Reduction::LogSum => nest.run(exec, Add, BYTE, f64::ln),
-        Reduction::LogSumExp => nest.log_sum_exp(exec),
+        Reduction::LogSumExp if fused() => nest.log_sum_exp::<true>(exec),
+        Reduction::LogSumExp => nest.log_sum_exp::<false>(exec),
     }
 }
 
@@ -233,7 +235,7 @@ impl<T: Real> Nest<T> {
     }
 
     /// `max + ln(sum(exp(x - max)))`: the largest goes into `y`, then the sum is taken around it.
-    fn log_sum_exp(&self, mut exec: Exec<'_>) {
+    fn log_sum_exp<const FUSED: bool>(&self, mut exec: Exec<'_>) {
         self.run(exec.reborrow(), Largest, BYTE, |max| max);
         let len = self.inner.len();
         let parts = len.div_ceil(PART).max(1);
@@ -251,7 +253,7 @@ impl<T: Real> Nest<T> {
                         || unsafe {
                             let shift = finite(*self.y.at(offsets[0]));
                             let range = part * PART..len.min((part + 1) * PART);
-                            *table.at(at as isize) = self.fold(AddExp(shift), offsets[1], range);
+                            *table.at(at as isize) = self.fold(AddExp::<T, FUSED>(shift), offsets[1], range);
                         },
                     );
                 });

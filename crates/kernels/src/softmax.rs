@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use threadteam::Exec;
 
+use crate::exponential::fused;
 use crate::lanes::vectorized;
 use crate::loops::{distribute, Base, Loops};
 use crate::strip::{blocks, AddExp, Fold, Largest, Strip, LANES};
@@ -24,6 +25,14 @@ const PART: usize = 1 << 15;
 ///
 /// When the shapes differ or have no such axis.
 pub fn softmax<T: Real>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: &mut ViewMut<T>) {
+    if fused() {
+        along::<T, true>(exec, x, axis, log, y);
+    } else {
+        along::<T, false>(exec, x, axis, log, y);
+    }
+}
+
+fn along<T: Real, const FUSED: bool>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: &mut ViewMut<T>) {
     assert_eq!(x.layout().dims(), y.layout().dims(), "softmax keeps the shape");
     if x.layout().is_empty() {
         return;
@@ -40,7 +49,11 @@ pub fn softmax<T: Real>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: 
                 let [y_step, x_step] = rows.strides(0);
                 let x = Strip { at: x.at(offsets[1] + i * x_step), step: steps[1] };
                 let y = Strip { at: y.at(offsets[0] + i * y_step), step: steps[0] };
-                long_row(exec.reborrow(), x, y, len, log, nanos);
+                if steps == [1, 1] {
+                    long_row::<T, FUSED, true>(exec.reborrow(), x, y, len, log, nanos);
+                } else {
+                    long_row::<T, FUSED, false>(exec.reborrow(), x, y, len, log, nanos);
+                }
             }
         });
     }
@@ -57,7 +70,13 @@ pub fn softmax<T: Real>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: 
                     vectorized(
                         #[inline(always)]
                         // SAFETY: `count` rows of `len` elements of both views, this range's alone.
-                        || unsafe { columns(place(x, 1), place(y, 0), steps, count, len, log) },
+                        || unsafe {
+                            if count == LANES {
+                                columns::<T, FUSED>(place(x, 1), place(y, 0), steps, LANES, len, log);
+                            } else {
+                                columns::<T, FUSED>(place(x, 1), place(y, 0), steps, count, len, log);
+                            }
+                        },
                     );
                     done += count;
                 }
@@ -73,9 +92,9 @@ pub fn softmax<T: Real>(exec: Exec<'_>, x: &View<T>, axis: usize, log: bool, y: 
                         unsafe {
                             if steps == [1, 1] {
                                 // The constant steps let neighbours be read and written as vectors.
-                                row(Strip { at: x.at, step: 1 }, Strip { at: y.at, step: 1 }, len, log);
+                                row::<T, FUSED>(Strip { at: x.at, step: 1 }, Strip { at: y.at, step: 1 }, len, log);
                             } else {
-                                row(x, y, len, log);
+                                row::<T, FUSED>(x, y, len, log);
                             }
                         }
                     }
@@ -103,18 +122,18 @@ pub(crate) fn without(layout: &Layout, axis: usize) -> Layout {
 ///
 /// Both runs have `len` elements, the same or disjoint ones.
 #[inline(always)]
-unsafe fn row<T: Real>(x: Strip<T>, y: Strip<T>, len: usize, log: bool) {
+unsafe fn row<T: Real, const FUSED: bool>(x: Strip<T>, y: Strip<T>, len: usize, log: bool) {
     // SAFETY: the caller's promise.
     unsafe {
         if len <= LANES {
-            return y.store(0, len, &block(x.load(0, len, -T::INFINITY), log));
+            return y.store(0, len, &block::<T, FUSED>(x.load(0, len, -T::INFINITY), log));
         }
         let max = peak(x, 0..len);
         if log {
-            let sum = AddExp(max).run(x, len);
+            let sum = AddExp::<T, FUSED>(max).run(x, len);
             shift(x, y, 0..len, max, T::from_f64(sum.ln()));
         } else {
-            let sum = exponentials(x, y, 0..len, max);
+            let sum = exponentials::<T, FUSED>(x, y, 0..len, max);
             scale(y, 0..len, T::from_f64(1.0 / sum));
         }
     }
@@ -122,11 +141,11 @@ unsafe fn row<T: Real>(x: Strip<T>, y: Strip<T>, len: usize, log: bool) {
 
 /// The row in one block, filled up with negative infinity.
 #[inline(always)]
-fn block<T: Real>(x: [T; LANES], log: bool) -> [T; LANES] {
+fn block<T: Real, const FUSED: bool>(x: [T; LANES], log: bool) -> [T; LANES] {
     let max = top(x);
     let mut powers = x;
     for power in &mut powers {
-        *power = (*power - max).exp_down();
+        *power = (*power - max).exp_down::<FUSED>();
     }
     let sum = crate::strip::Add.collapse(powers);
     if log {
@@ -184,7 +203,7 @@ unsafe fn peak<T: Real>(x: Strip<T>, range: Range<usize>) -> T {
 ///
 /// Both runs have the range.
 #[inline(always)]
-unsafe fn exponentials<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T) -> f64 {
+unsafe fn exponentials<T: Real, const FUSED: bool>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T) -> f64 {
     let mut sums = [T::ZERO; LANES];
     blocks(
         range,
@@ -193,7 +212,7 @@ unsafe fn exponentials<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, m
         |at, count| unsafe {
             let mut block = x.load(at, count, -T::INFINITY);
             for (sum, value) in sums.iter_mut().zip(&mut block) {
-                *value = (*value - max).exp_down();
+                *value = (*value - max).exp_down::<FUSED>();
                 *sum += *value;
             }
             y.store(at, count, &block);
@@ -248,7 +267,14 @@ unsafe fn shift<T: Real>(x: Strip<T>, y: Strip<T>, range: Range<usize>, max: T, 
 ///
 /// From both addresses, `len` steps reach `count` neighbours each; the outputs are the caller's to write.
 #[inline(always)]
-unsafe fn columns<T: Real>(x: *mut T, y: *mut T, steps: [isize; 2], count: usize, len: usize, log: bool) {
+unsafe fn columns<T: Real, const FUSED: bool>(
+    x: *mut T,
+    y: *mut T,
+    steps: [isize; 2],
+    count: usize,
+    len: usize,
+    log: bool,
+) {
     let mut tops = [-T::INFINITY; LANES];
     for i in 0..len {
         // SAFETY: the caller's promise.
@@ -261,7 +287,7 @@ unsafe fn columns<T: Real>(x: *mut T, y: *mut T, steps: [isize; 2], count: usize
         // SAFETY: the caller's promise.
         let mut block = unsafe { side(x, steps[1], i).load(0, count, T::ZERO) };
         for lane in 0..LANES {
-            block[lane] = (block[lane] - tops[lane]).exp_down();
+            block[lane] = (block[lane] - tops[lane]).exp_down::<FUSED>();
             sums[lane] += block[lane];
         }
         if !log {
@@ -301,12 +327,19 @@ fn side<T>(at: *mut T, step: isize, i: usize) -> Strip<T> {
 }
 
 /// A row of many elements, its parts distributed; their results are combined in order.
-fn long_row<T: Real>(mut exec: Exec<'_>, x: Strip<T>, y: Strip<T>, len: usize, log: bool, nanos: f64) {
+fn long_row<T: Real, const FUSED: bool, const DENSE: bool>(
+    mut exec: Exec<'_>,
+    x: Strip<T>,
+    y: Strip<T>,
+    len: usize,
+    log: bool,
+    nanos: f64,
+) {
     let parts = len.div_ceil(PART);
     let range = |part: usize| part * PART..len.min((part + 1) * PART);
     let mut results = vec![0.0; parts];
     let table = Base::of_mut(&mut ViewMut::from_slice(&mut results, &[parts]).expect("the table's own length"));
-    let (x, y) = (Shared(x), Shared(y));
+    let (x, y) = (Shared::<T, DENSE>(x), Shared::<T, DENSE>(y));
     let nanos = nanos / parts as f64 / 3.0;
     let note = |part: usize, result: f64| {
         // SAFETY: each part has its place in the table.
@@ -339,9 +372,10 @@ fn long_row<T: Real>(mut exec: Exec<'_>, x: Strip<T>, y: Strip<T>, len: usize, l
             let sum = unsafe {
                 if log {
                     let x = x.strip();
-                    AddExp(max).run(Strip { at: x.at.offset(range.start as isize * x.step), ..x }, range.len())
+                    AddExp::<T, FUSED>(max)
+                        .run(Strip { at: x.at.offset(range.start as isize * x.step), ..x }, range.len())
                 } else {
-                    exponentials(x.strip(), y.strip(), range, max)
+                    exponentials::<T, FUSED>(x.strip(), y.strip(), range, max)
                 }
             };
             note(part, sum);
@@ -371,23 +405,28 @@ fn each(exec: Exec<'_>, parts: usize, nanos: f64, body: impl Fn(usize) + Sync) {
     distribute(exec, parts, 1, nanos, &|parts| {
         vectorized(
             #[inline(always)]
-            || parts.for_each(&body),
+            || {
+                for part in parts {
+                    body(part);
+                }
+            },
         );
     });
 }
 
 /// A run for use by every participant.
 #[derive(Clone, Copy)]
-struct Shared<T>(Strip<T>);
+struct Shared<T, const DENSE: bool>(Strip<T>);
 
 // SAFETY: an address; participants use disjoint ranges of what it reaches.
-unsafe impl<T: Send> Send for Shared<T> {}
+unsafe impl<T: Send, const DENSE: bool> Send for Shared<T, DENSE> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
+unsafe impl<T: Sync, const DENSE: bool> Sync for Shared<T, DENSE> {}
 
-impl<T: Copy> Shared<T> {
+impl<T: Copy, const DENSE: bool> Shared<T, DENSE> {
     #[inline(always)]
     fn strip(&self) -> Strip<T> {
-        self.0
+        // The constant step lets neighbours be read and written as vectors.
+        Strip { at: self.0.at, step: if DENSE { 1 } else { self.0.step } }
     }
 }

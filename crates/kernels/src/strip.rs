@@ -224,14 +224,14 @@ fold!(
 
 /// The sum of `exp(x - shift)`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AddExp<T>(pub T);
+pub(crate) struct AddExp<T, const FUSED: bool>(pub T);
 
-impl<T: Real> Fold<T> for AddExp<T> {
+impl<T: Real, const FUSED: bool> Fold<T> for AddExp<T, FUSED> {
     const EMPTY: f64 = 0.0;
 
     #[inline(always)]
     fn take(self, sum: T, x: T) -> T {
-        sum + (x - self.0).exp_down()
+        sum + (x - self.0).exp_down::<FUSED>()
     }
 
     #[inline(always)]
@@ -251,6 +251,24 @@ impl<T: Real> Fold<T> for AddDeviation<T> {
     fn take(self, sum: T, x: T) -> T {
         let x = x - self.0;
         sum + x * x
+    }
+
+    #[inline(always)]
+    fn join(self, a: f64, b: f64) -> f64 {
+        a + b
+    }
+}
+
+/// The sum of `x - shift`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddDifference<T>(pub T);
+
+impl<T: Real> Fold<T> for AddDifference<T> {
+    const EMPTY: f64 = 0.0;
+
+    #[inline(always)]
+    fn take(self, sum: T, x: T) -> T {
+        sum + (x - self.0)
     }
 
     #[inline(always)]
