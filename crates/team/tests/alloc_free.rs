@@ -78,6 +78,11 @@ fn ten_thousand_sections_of_each_kind_allocate_nothing() {
         .unwrap();
     };
     assert_eq!(allocations(scopes), 0, "run, run_with and split of a team");
+    let reservations = |sections: usize| {
+        let mut exec = Exec::new(&pool, 3).unwrap();
+        (0..sections).for_each(|_| exec.team(|team| team.run(|_, _| count(1))).unwrap());
+    };
+    assert_eq!(allocations(reservations), 0, "a team scope for every section");
     let team = pool.into_team(3).unwrap();
     let carried = |sections: usize| {
         let mut exec = team.exec(3);

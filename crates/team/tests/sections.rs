@@ -342,3 +342,53 @@ fn a_lazy_pool_starts_its_workers_at_first_use() {
     Exec::new(&pool, 3).unwrap().broadcast(|_| ()).unwrap();
     assert_eq!(pool.stats().gangs, 1);
 }
+
+#[test]
+fn a_panic_in_a_child_team_reaches_the_caller_after_its_siblings_have_ended() {
+    let pool = pool(4);
+    for culprit in 0..2 {
+        let ended = AtomicUsize::new(0);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            Exec::new(&pool, 4).unwrap().team(|team| {
+                team.split(&[2, 2], |child, team| {
+                    team.run(|index, _| assert!(child != culprit || index == 0, "member of child {child}"));
+                    ended.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+        }));
+        assert_eq!(*caught.unwrap_err().downcast::<String>().unwrap(), format!("member of child {culprit}"));
+        assert_eq!(ended.into_inner(), 1);
+        each_once(4, |count| Exec::new(&pool, 4).unwrap().broadcast(count).unwrap());
+    }
+}
+
+#[test]
+fn a_section_of_another_pool_runs_on_the_caller_and_that_pools_workers() {
+    let named = |name: &'static str| {
+        let builder = Pool::builder().threads(2).thread_name(move |_| name.to_owned());
+        builder.acquire_timeout(std::time::Duration::from_secs(10)).build().unwrap()
+    };
+    let (outer, inner) = (named("outer"), named("inner"));
+    Exec::new(&outer, 2)
+        .unwrap()
+        .broadcast(|_| {
+            let caller = std::thread::current().id();
+            Exec::new(&inner, 2)
+                .unwrap()
+                .broadcast(|index| {
+                    let own = std::thread::current();
+                    assert!(if index == 0 { own.id() == caller } else { own.name() == Some("inner") });
+                })
+                .unwrap();
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_child_of_a_fork_may_reserve_free_workers() {
+    let pool = pool(4);
+    Exec::new(&pool, 4).unwrap().fork(2, |_, mut child| {
+        // Its sibling's reservation may hold the only free workers for a while, but ends.
+        each_once(2, |count| child.team(|team| team.run(|index, _| count(index))).unwrap());
+    });
+}
