@@ -27,7 +27,7 @@ pub(crate) struct Settings {
 }
 
 /// How much callers worked alone while members slept; see [`Alone`](crate::alone::Alone).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Debt {
     pub(crate) ns: AtomicU64,
     pub(crate) last_end: AtomicU64,
@@ -65,7 +65,12 @@ impl Inner {
             slots: (0..workers).map(|_| Slot::new()).collect(),
             parking: Parking::new(workers),
             free: FreeMask::new(workers),
-            debt: OwnLine(Debt::default()),
+            debt: OwnLine(Debt {
+                ns: AtomicU64::new(0),
+                last_end: AtomicU64::new(0),
+                // Nothing is known of the first section: were it one of long chunks, a wake after the first would be late.
+                last_length: AtomicU64::new(u64::MAX),
+            }),
             barrier_tags: OwnLine(AtomicU32::new(0)),
             refused: AtomicU64::new(0),
             birth: Instant::now(),

@@ -207,3 +207,18 @@ fn more_participants_than_cpus_make_progress_at_barriers() {
         })
         .unwrap();
 }
+
+#[test]
+fn the_first_section_wakes_parked_members_at_its_start() {
+    let pool = pool(2, Duration::ZERO);
+    wait_until("the worker to park", || all_parked(&pool));
+    let helped = AtomicBool::new(false);
+    let own = std::thread::current().id();
+    Exec::new(&pool, 2).unwrap().fork(2, |_, _| {
+        if std::thread::current().id() == own {
+            wait_until("the worker to take its job", || helped.load(Ordering::SeqCst));
+        }
+        helped.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(pool.stats().wakes, 1);
+}
