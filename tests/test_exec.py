@@ -219,15 +219,6 @@ def test_a_token_knows_when_a_section_pays() -> None:
         assert (token.width_for(1.0), token.width_for(1e-9)) == (2, 1)
 
 
-def test_nested_sections_stay_within_the_budget() -> None:
-    with tt.Pool(4) as pool, tt.testing.ledger(budget=4) as seen:
-
-        def body(job: int, child: tt.Exec) -> None:
-            child.fork(3, lambda j, grandchild: grandchild.for_ranges(5, 1, seen.watch(lambda start, stop: None)))
-
-        pool.exec().fork(2, body)
-
-
 def test_the_first_exception_reaches_the_caller_as_itself(token: tt.Exec) -> None:
     error = KeyError("mine")
 

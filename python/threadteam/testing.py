@@ -2,86 +2,107 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple
 
+from threadteam import _native
 from threadteam._native import Pool
 
-__all__ = ["Ledger", "ledger", "workers"]
+__all__ = ["Ledger", "LedgerEntry", "ledger", "workers"]
+
+
+class LedgerEntry(NamedTuple):
+    """What a ledger recorded of one root token and of all tokens derived from it.
+
+    Attributes
+    ----------
+    token : str
+        What the token calls itself.
+    budget : int
+        How many tasks may run at once.
+    tasks : int
+        Calls of bodies, at every depth: ranges, jobs and shares.
+    most : int
+        The most tasks that ran at once. A body that leads a section is one task with its share of that section.
+    live : int
+        The tasks that run now.
+    """
+
+    token: str
+    budget: int
+    tasks: int
+    most: int
+    live: int
 
 
 class Ledger:
-    """Counts the tasks that run at the same time through bodies that it wraps."""
+    """How many tasks of each root token run at once; made by `ledger`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._live = 0
-        self.most = 0
-        """The most tasks that ran at once."""
-        self.tasks = 0
-        """Tasks in all."""
-
-    def watch(self, body: Callable[..., object]) -> Callable[..., None]:
-        """Return `body`, counted while it runs.
-
-        Parameters
-        ----------
-        body : callable
-            A body of any section.
-
-        Returns
-        -------
-        callable
-            A body for the same section.
-        """
-
-        def counted(*arguments: Any) -> None:
-            with self._lock:
-                self.tasks += 1
-                self._live += 1
-                self.most = max(self.most, self._live)
-            try:
-                body(*arguments)
-            finally:
-                with self._lock:
-                    self._live -= 1
-
-        return counted
+        self._native = _native.Ledger()
 
     @property
-    def live(self) -> int:
-        """The tasks that run now."""
-        return self._live
+    def roots(self) -> list[LedgerEntry]:
+        """The root tokens minted so far, in that order."""
+        return [LedgerEntry(*row) for row in self._native.roots()]
+
+    @property
+    def tasks(self) -> int:
+        """Calls of bodies, of all tokens."""
+        return sum(entry.tasks for entry in self.roots)
+
+    @property
+    def most(self) -> int:
+        """The most tasks of one root token that ran at once."""
+        return max((entry.most for entry in self.roots), default=0)
+
+    def check(self) -> None:
+        """Assert that no token, root or derived, exceeded its budget.
+
+        Raises
+        ------
+        AssertionError
+            Names each token that did.
+        """
+        exceeded = [f"{tasks} tasks ran at once on {token}" for token, tasks in self._native.exceeded()]
+        if exceeded:
+            raise AssertionError("; ".join(exceeded))
 
 
 @contextmanager
-def ledger(budget: int | None = None) -> Iterator[Ledger]:
-    """Record how many tasks run at once, and assert at the end that none is left and no budget was exceeded.
+def ledger() -> Iterator[Ledger]:
+    """Record the tasks of every token minted in the block, and assert at its end that none exceeded its budget.
 
-    Parameters
-    ----------
-    budget : int, optional
-        The most tasks that may run at once.
+    The budget holds at every depth: for root tokens, for loans, and for the tokens of bodies. Sections inside native
+    code, such as the steps of an ONNX session, count as part of the body around them. Of nested ledgers the innermost
+    records.
 
     Yields
     ------
     Ledger
-        Wrap bodies with its `watch`.
+        The record, for further assertions.
+
+    Raises
+    ------
+    AssertionError
+        Names each token of which more tasks ran at once than its budget allows.
 
     Examples
     --------
     >>> import threadteam as tt
-    >>> with tt.Pool(2) as pool, tt.testing.ledger(budget=2) as seen:
-    ...     pool.exec().fork(8, seen.watch(lambda job, token: None))
-    >>> seen.tasks
-    8
+    >>> with tt.testing.ledger() as seen, tt.Pool(2) as pool:
+    ...     pool.exec().fork(2, lambda job, token: token.for_ranges(3, 1, lambda start, stop: None))
+    >>> [(root.budget, root.tasks, root.live) for root in seen.roots]
+    [(2, 4, 0)]
     """
     seen = Ledger()
-    yield seen
-    assert seen.live == 0, f"{seen.live} tasks are still running"
-    assert budget is None or seen.most <= budget, f"{seen.most} tasks ran at once on a budget of {budget}"
+    seen._native.open()
+    try:
+        yield seen
+    finally:
+        seen._native.close()
+    seen.check()
 
 
 def workers(pool: Pool) -> int:

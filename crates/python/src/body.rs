@@ -166,6 +166,7 @@ impl Body {
                     flow.before_native_chunk();
                 }
                 if !flow.stopped() {
+                    let _task = flow.task();
                     // SAFETY: `threadteam.native` made the address from a function of this signature, held by `_kept`.
                     let function =
                         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, i64, *mut c_void)>(*address) };
@@ -192,6 +193,7 @@ impl Body {
                 if flow.stopped() {
                     return false;
                 }
+                let _task = flow.task();
                 // SAFETY: as in `run_range`.
                 let function =
                     unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, *mut c_void)>(*address) };

@@ -2,12 +2,13 @@
 
 use crate::attach::attached;
 use crate::errors;
+use crate::ledger::{Account, Task};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a leader looks for signals.
@@ -59,6 +60,8 @@ pub(crate) struct Flow {
     parent: *const Flow,
     /// The pool whose threads run the bodies; 0 for none.
     pool: u64,
+    /// Where its bodies count as tasks, while a ledger records.
+    account: Option<Arc<Account>>,
     /// The leading thread.
     leader: usize,
     errors: Mutex<Vec<PyErr>>,
@@ -72,13 +75,15 @@ pub(crate) struct Flow {
 unsafe impl Sync for Flow {}
 
 impl Flow {
-    /// The flow of a section that the calling thread leads now. `inherited` is the section that handed out the token.
-    pub(crate) fn new(pool: u64, inherited: *const Flow) -> Flow {
+    /// The flow of a section that the calling thread leads now. `inherited` is the section that handed out the token, whose
+    /// account is `account`.
+    pub(crate) fn new(pool: u64, inherited: *const Flow, account: Option<Arc<Account>>) -> Flow {
         let current = CURRENT.get();
         Flow {
             stopped: AtomicBool::new(false),
             parent: if current.is_null() { inherited } else { current },
             pool,
+            account,
             leader: mark(),
             errors: Mutex::new(Vec::new()),
             chunks: AtomicU32::new(0),
@@ -114,6 +119,16 @@ impl Flow {
 
     fn errors(&self) -> MutexGuard<'_, Vec<PyErr>> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The account of the token whose section this is.
+    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
+    }
+
+    /// Counts the calling thread as a task of this section's token until the guard is dropped.
+    pub(crate) fn task(&self) -> Option<Task<'_>> {
+        self.account.as_ref().map(|account| account.enter())
     }
 
     /// Whether the calling thread leads this section.
@@ -157,6 +172,7 @@ impl Flow {
         }
         attached(|py| {
             let _within = Within::enter(self);
+            let _task = self.task();
             // It may have failed while this thread waited for the interpreter.
             if self.stopped() {
                 return false;
@@ -239,6 +255,6 @@ impl Drop for Within {
 }
 
 /// A number that differs between threads that live at the same time.
-fn mark() -> usize {
+pub(crate) fn mark() -> usize {
     CURRENT.with(|cell| ptr::from_ref(cell) as usize)
 }

@@ -10,6 +10,7 @@ mod exec;
 mod external;
 mod flow;
 mod home;
+mod ledger;
 mod life;
 mod numbers;
 mod on;
@@ -47,6 +48,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<costs::PyHostClass>()?;
     module.add_class::<body::NativeBody>()?;
     module.add_class::<trace::PyTrace>()?;
+    module.add_class::<ledger::PyLedger>()?;
     module.add_class::<openmp::OpenMp>()?;
     module.add_class::<program::PyProgram>()?;
     module.add_class::<program::PyCancelFlag>()?;

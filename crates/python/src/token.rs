@@ -12,6 +12,7 @@
 use crate::errors::raise;
 use crate::flow::Flow;
 use crate::home::Home;
+use crate::ledger::Account;
 use crate::life;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
@@ -91,6 +92,8 @@ pub(crate) struct Token<T: Held> {
     lender: Mutex<Option<Arc<dyn Lender>>>,
     /// The section whose body was handed this token; null for roots and once dead.
     flow: AtomicPtr<Flow>,
+    /// Where its tasks count, while a ledger records.
+    account: Option<Arc<Account>>,
     /// The pool that it is a share of; none for the calling thread alone.
     pub(crate) home: Option<Arc<Home>>,
     /// What error messages call it.
@@ -118,7 +121,8 @@ impl<T: Held> Token<T> {
         name: String,
         lease: Option<Arc<dyn Lender>>,
     ) -> Arc<Self> {
-        Arc::new(Token::new(inner, home, name, std::ptr::null_mut(), lease))
+        let account = Account::of_root(&name, inner.slots());
+        Arc::new(Token::new(inner, home, name, std::ptr::null_mut(), lease, account))
     }
 
     /// The token that a body of `flow` is handed.
@@ -127,10 +131,18 @@ impl<T: Held> Token<T> {
     ///
     /// What `inner` borrows, and `flow`, must live until the caller has ended the token.
     pub(crate) unsafe fn of_body(inner: T, home: Option<Arc<Home>>, name: String, flow: &Flow) -> Arc<Self> {
-        Arc::new(Token::new(inner, home, name, std::ptr::from_ref(flow).cast_mut(), None))
+        let account = flow.account().map(|account| account.derive(&name, inner.slots()));
+        Arc::new(Token::new(inner, home, name, std::ptr::from_ref(flow).cast_mut(), None, account))
     }
 
-    fn new(inner: T, home: Option<Arc<Home>>, name: String, flow: *mut Flow, lender: Option<Arc<dyn Lender>>) -> Self {
+    fn new(
+        inner: T,
+        home: Option<Arc<Home>>,
+        name: String,
+        flow: *mut Flow,
+        lender: Option<Arc<dyn Lender>>,
+        account: Option<Arc<Account>>,
+    ) -> Self {
         Token {
             state: AtomicU32::new(LIVE),
             entered: AtomicU32::new(life::generation()),
@@ -138,6 +150,7 @@ impl<T: Held> Token<T> {
             loan: Mutex::new(None),
             lender: Mutex::new(lender),
             flow: AtomicPtr::new(flow),
+            account,
             home,
             name,
             budget: inner.slots(),
@@ -231,7 +244,8 @@ impl<T: Held> Token<T> {
         let made =
             make(inner.ok_or_else(|| raise(py, "TokenExpired", format!("{operation}: {} is dead", self.name)))?)?;
         let lender: Arc<dyn Lender> = Arc::clone(self) as Arc<dyn Lender>;
-        let loan = Arc::new(Token::new(made, self.home.clone(), name, self.flow.load(Ordering::Relaxed), Some(lender)));
+        let account = self.account.as_ref().map(|account| account.derive(&name, made.slots()));
+        let loan = Arc::new(Token::new(made, self.home.clone(), name, self.flow().cast_mut(), Some(lender), account));
         let weak: Weak<Token<U>> = Arc::downgrade(&loan);
         self.become_lent(entry, weak, operation);
         Ok(loan)
@@ -418,7 +432,8 @@ impl<'a, T: Held> Entry<'a, T> {
 
     /// The flow of a section that this entry leads on the calling thread.
     pub(crate) fn flow(&self) -> Flow {
-        Flow::new(self.token.home.as_ref().map_or(0, |home| home.id), self.token.flow())
+        let pool = self.token.home.as_ref().map_or(0, |home| home.id);
+        Flow::new(pool, self.token.flow(), self.token.account.clone())
     }
 }
 
