@@ -29,8 +29,6 @@ const LARGE: usize = 1 << 19;
 const TALL: usize = 96;
 /// The depth and the columns below which a large block is thin.
 const THIN: usize = 48;
-/// The bytes of `b` from which one row times `b` is `faer`'s: it walks along whole rows, which the memory prefers.
-const STREAMED: usize = 128 << 10;
 
 /// `y = start + alpha * a @ b` for one matrix.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +104,6 @@ impl<T: Real> Product<T> {
             && self.y.col == 1
             && if self.b.col != 1 {
                 true
-            } else if self.m == 1 {
-                self.k * self.n * size_of::<T>() > STREAMED
             } else {
                 let large = if self.m < TALL { 2 * LARGE + 1 } else { LARGE };
                 self.m * self.n * self.k >= large && self.k >= THIN && self.n >= THIN

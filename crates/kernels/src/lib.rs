@@ -19,6 +19,7 @@ mod real;
 mod reduce;
 mod select;
 mod softmax;
+mod stream;
 mod strip;
 mod tile;
 mod transpose;

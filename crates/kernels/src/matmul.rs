@@ -7,6 +7,7 @@ use threadteam::Exec;
 use crate::block::Product;
 use crate::loops::{distribute, Base};
 use crate::rates::SERIAL_NANOS;
+use crate::stream;
 use crate::tile::{Matrix, Start};
 use crate::walk::offset_of;
 use crate::{Layout, Real, View, ViewMut};
@@ -76,6 +77,10 @@ pub fn matmul<T: Real>(
         Product { m, n, k, alpha, a: a.matrix(at), b: b.matrix(at), start, y: out.matrix(at) }
     };
 
+    if stream::suits(&product(0)) {
+        // SAFETY: the views cover the products' extents, and their outputs are written here alone.
+        return unsafe { stream::rows(exec, matrices, &product) };
+    }
     let flops = (m * n * k) as f64 * size_of::<T>() as f64;
     let work = flops * BYTE + if m < FEW { (k * n * size_of::<T>()) as f64 * STREAM } else { 0.0 } + CALL;
     // SAFETY, of every product: the views cover its extents, and its output is written here alone.

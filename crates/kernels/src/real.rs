@@ -31,6 +31,8 @@ pub trait Real:
     fn from_f64(value: f64) -> Self;
     /// The same value, exactly.
     fn to_f64(self) -> f64;
+    /// `self * factor + term` with one rounding.
+    fn fuse(self, factor: Self, term: Self) -> Self;
 }
 
 macro_rules! real {
@@ -48,6 +50,11 @@ macro_rules! real {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self)
+            }
+
+            #[inline(always)]
+            fn fuse(self, factor: Self, term: Self) -> Self {
+                self.mul_add(factor, term)
             }
         }
     };

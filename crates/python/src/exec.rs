@@ -20,6 +20,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use threadteam::Exec;
 
 /// A token for `budget` slots of one pool: the authority to run so many tasks at once.
@@ -71,7 +72,12 @@ impl PyExec {
         f: impl FnOnce(Exec<'_>, &Flow) -> R + Send,
     ) -> PyResult<R> {
         let keep = self.is_serial() && body.is_python();
-        lead(py, entry, keep, |exec, flow| f(watched(exec), flow))
+        let python = body.is_python();
+        lead(py, entry, keep, |exec, flow| {
+            let exec = watched(exec);
+            // A Python body may do anything, and one chunk may be all that the leader has: sleepers are woken at once.
+            f(if python { exec.expecting(Duration::MAX) } else { exec }, flow)
+        })
     }
 
     fn fork_body<'a>(&'a self, flow: &'a Flow, body: &'a Body) -> impl Fn(usize, Exec<'_>) + Sync + 'a {

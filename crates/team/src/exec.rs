@@ -233,6 +233,16 @@ impl<'p> Exec<'p> {
     where
         F: Fn(usize, Exec<'_>) + Sync,
     {
+        // Jobs are worth a wake unless their caller says how long they take: the leader looks at its debt between jobs
+        // only, and the first may be the longest.
+        let exec = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
+        exec.fork_expected(jobs, shares, f);
+    }
+
+    fn fork_expected<F>(self, jobs: usize, shares: Shares<'_>, f: &F)
+    where
+        F: Fn(usize, Exec<'_>) + Sync,
+    {
         let hook = self.hook;
         let child = move |place: Place<'_>, job: usize| {
             let (place, budget, hook) = if jobs > shares.count() {
