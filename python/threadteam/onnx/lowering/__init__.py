@@ -6,23 +6,7 @@ from .context import Context, NeedsValue, Unsupported, is_lowered, lower, lowers
 
 __all__ = ["Context", "NeedsValue", "Unsupported", "is_lowered", "lower", "lowers"]
 
-from . import (  # isort: skip - each module registers its operators
-    activation,
-    arithmetic,
-    conv,
-    creation,
-    indexing,
-    joining,
-    logic,
-    matmul,
-    normalization,
-    pooling,
-    reduction,
-    reshaping,
-    types,
-)
-
-_FAMILIES = (
+from . import (  # noqa: F401  # isort: skip - each module registers its operators
     activation,
     arithmetic,
     conv,
