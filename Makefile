@@ -45,7 +45,7 @@ clean:  ## remove builds, caches, results and the environment
 	@find python tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(call require,python)echo "==> Creating the virtual environment $(VENV)"
+	@$(call require,python cargo)echo "==> Creating the virtual environment $(VENV)"
 	@$$(PYTHON="$(PYTHON)" sh scripts/prerequisites.sh interpreter) -m venv $(VENV)
 
 $(VENV)/.packages: pyproject.toml scripts/requirements.py | $(BIN)/python
