@@ -66,6 +66,8 @@ impl<'a> Alone<'a> {
 
     fn wake(&mut self) {
         self.woke = true;
+        // The kernel likes to start a woken thread where its waker runs: it moves away when it finds that so.
+        self.members.iter().for_each(|&id| self.inner.slots[usize::from(id)].notice.leader_place.note());
         let woken = self.inner.wake_some(self.members, 1) as u64;
         self.home.leader.wakes.add(woken);
         if let Some(trace) = self.inner.trace() {

@@ -1,6 +1,7 @@
 //! A worker: wait for a post, take part, leave, wait.
 
 use crate::inner::Inner;
+use crate::place;
 use crate::slot::Slot;
 use crate::sync::Ordering;
 use crate::trace::{self, Kind};
@@ -26,6 +27,27 @@ pub(crate) fn run(inner: &Inner, index: usize) {
     }
 }
 
+/// Looks at the clock on the leader's CPU before the worker moves: the leader may move first.
+const LOOKS_BEFORE_MOVING: u32 = 4;
+
+/// A worker that waits on its leader's CPU.
+#[derive(Default)]
+struct Stacked {
+    looks: u32,
+}
+
+impl Stacked {
+    /// Lets the leader run; after a few times, goes to another CPU.
+    fn give_way(&mut self) {
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_BEFORE_MOVING) {
+            place::move_away();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
 struct Worker<'a> {
     inner: &'a Inner,
     index: usize,
@@ -37,9 +59,13 @@ impl Worker<'_> {
     fn next(&self, woken: &mut bool) -> Option<Word> {
         let releases = self.inner.settings.releases.load(Ordering::Relaxed);
         let mut waiter = self.waiter();
+        let mut stacked = Stacked::default();
+        // A post that is there already was made while this worker did not run, perhaps because its leader did.
+        if self.is_posted().is_some() && self.slot.notice.leader_place.is_here() {
+            place::move_away();
+        }
         loop {
-            let word = self.slot.post.load(Ordering::Acquire);
-            if word.is_open() || word.is_gang() {
+            if let Some(word) = self.is_posted() {
                 return Some(word);
             }
             let sleep = match waiter.step() {
@@ -50,7 +76,7 @@ impl Worker<'_> {
                     }
                     self.slot.owner_place.note();
                     if self.slot.notice.leader_place.is_here() {
-                        std::thread::yield_now();
+                        stacked.give_way();
                     }
                     releases != self.inner.settings.releases.load(Ordering::Relaxed)
                 }
@@ -63,8 +89,16 @@ impl Worker<'_> {
                 }
                 *woken = true;
                 waiter = self.waiter();
+                if self.slot.notice.leader_place.is_here() {
+                    place::move_away();
+                }
             }
         }
+    }
+
+    fn is_posted(&self) -> Option<Word> {
+        let word = self.slot.post.load(Ordering::Acquire);
+        (word.is_open() || word.is_gang()).then_some(word)
     }
 
     fn waiter(&self) -> Waiter {
