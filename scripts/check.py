@@ -71,9 +71,19 @@ def run_fast(check: Check) -> bool:
     return done.returncode == 0
 
 
-def run_tests(check: Check) -> tuple[bool, str]:
-    """Run `check`, passing its output through; return whether it succeeded and that output."""
+@dataclass(frozen=True)
+class Tested:
+    """How a run of tests went."""
+
+    well: bool
+    output: str
+    seconds: float
+
+
+def run_tests(check: Check) -> Tested:
+    """Run `check`, passing its output through."""
     print(f"==> {check.name}", flush=True)
+    start = time.perf_counter()
     lines = []
     with subprocess.Popen(
         check.command, cwd=ROOT, env=environment(check), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -82,7 +92,7 @@ def run_tests(check: Check) -> tuple[bool, str]:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line)
-    return process.returncode == 0, "".join(lines)
+    return Tested(process.returncode == 0, "".join(lines), time.perf_counter() - start)
 
 
 def rust_counts(output: str) -> str:
@@ -107,13 +117,11 @@ def main(what: str) -> int:
         return 1
     if what == "lint":
         return 0
-    rust_ok, rust_output = run_tests(RUST)
-    loom_ok, loom_output = run_tests(LOOM)
-    python_ok, python_output = run_tests(PYTHON)
-    print(f"Rust tests:   {rust_counts(rust_output)}")
-    print(f"Loom models:  {rust_counts(loom_output)}")
-    print(f"Python tests: {python_counts(python_output)}")
-    well = rust_ok and loom_ok and python_ok
+    rust, loom, python = (run_tests(check) for check in (RUST, LOOM, PYTHON))
+    print(f"Rust tests:   {rust_counts(rust.output)} ({rust.seconds:.0f} s)")
+    print(f"Loom models:  {rust_counts(loom.output)} ({loom.seconds:.0f} s)")
+    print(f"Python tests: {python_counts(python.output)} ({python.seconds:.0f} s)")
+    well = rust.well and loom.well and python.well
     print(f"{'All well' if well else 'FAILED'} after {time.perf_counter() - start:.0f} s")
     return 0 if well else 1
 

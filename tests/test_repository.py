@@ -180,22 +180,3 @@ def test_importing_the_package_starts_no_thread() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     )
     assert done.stdout.strip() == "1"
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/timeline.md"])
-def test_the_examples_of_a_page_run(page: str, tmp_path: Path) -> None:
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert examples
-    for example in examples:
-        done = subprocess.run(
-            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-
-
-def test_every_page_that_the_documentation_links_to_exists() -> None:
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/index.md")]
-    for page in pages:
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
