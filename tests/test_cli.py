@@ -199,9 +199,19 @@ def test_a_script_that_is_missing_is_one_line(tmp_path: Path) -> None:
     assert "missing.py" in one_line(done)
 
 
-def test_a_missing_extra_is_named(tmp_path: Path) -> None:
-    # A typer that cannot be found, first on the path.
-    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
-    done = threadteam("info", PYTHONPATH=str(tmp_path))
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("typer", ["info"], "cli"),
+        ("rich", ["info"], "cli"),
+        ("onnx", ["run", "model.onnx"], "onnx"),
+        ("onnx", ["compare", "--models", CHAIN.name, "--repeat", "1"], "onnx"),
+    ],
+)
+def test_a_missing_extra_is_named(tmp_path: Path, module: str, arguments: list[str], extra: str) -> None:
+    # One that cannot be found, first on the path.
+    missing = f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')"
+    (tmp_path / f"{module}.py").write_text(missing)
+    done = threadteam(*arguments, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
-    assert "pip install 'threadteam[cli]'" in one_line(done)
+    assert f"pip install 'threadteam[{extra}]'" in one_line(done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 import threadteam as tt
@@ -31,6 +32,12 @@ DOCUMENTED = dict(documented())
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_every_public_name_is_documented(name: str) -> None:
     assert DOCUMENTED[name]
+
+
+@pytest.mark.parametrize("module", [tt, tt.interop, tt.testing], ids=lambda module: module.__name__)
+def test_every_public_class_and_function_has_an_example(module: ModuleType) -> None:
+    public = [getattr(module, name) for name in module.__all__]
+    assert [thing for thing in public if callable(thing) and ">>>" not in (thing.__doc__ or "")] == []
 
 
 @pytest.mark.parametrize("name", [name for name, text in DOCUMENTED.items() if text and ">>>" in text])

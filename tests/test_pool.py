@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import shutil
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +72,8 @@ def test_a_budget_below_one_is_refused(budget: int) -> None:
 
 def test_importing_starts_no_thread_and_loads_no_numpy() -> None:
     out = run("""
-        import os, sys
+        import os, sys, warnings
+        warnings.simplefilter("error")
         before = len(os.listdir("/proc/self/task"))
         import threadteam
         print(len(os.listdir("/proc/self/task")) - before, "numpy" in sys.modules)
@@ -88,6 +93,30 @@ def test_importing_reads_nothing_below_sys() -> None:
         print(opened)
     """)
     assert out.strip() == "[]"
+
+
+def test_native_code_reads_nothing_below_sys_and_starts_no_thread_at_import(tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+    calls = "trace=open,openat,clone,clone3"
+    trace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-e",
+        calls,
+        "-o",
+        str(log),
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        "import threadteam",
+    ]
+    if shutil.which("strace") is None or subprocess.run(trace, capture_output=True, timeout=60).returncode != 0:
+        pytest.skip("needs strace, and the right to use it")
+    text = log.read_text()
+    assert "_native.abi3.so" in text
+    assert [line for line in text.splitlines() if '"/sys/' in line or "clone" in line] == []
 
 
 def test_workers_start_at_the_first_section_and_end_with_the_pool() -> None:
@@ -243,6 +272,18 @@ def test_an_unusable_spin_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         tt.Pool(1)
     with tt.Pool(1, wait=tt.WaitOverride(idle_spin=0.5)) as pool:
         assert pool.wait_policy.idle_spin == 0.5
+
+
+@pytest.mark.parametrize("domains", [1, [{0}], "all"])
+def test_domains_are_refused_with_what_to_do_instead(domains: Any) -> None:
+    with pytest.raises(NotImplementedError, match="make one Pool for each cache domain of cpu_budget"):
+        tt.Pool(2, domains=domains)
+
+
+def test_the_environment_is_not_asked_when_a_wait_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THREADTEAM_SPIN", "5ms")
+    with tt.Pool(1, wait=tt.WaitPolicy(idle_spin=0.25)) as pool:
+        assert pool.wait_policy == tt.WaitPolicy(0.25)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])

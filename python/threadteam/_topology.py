@@ -13,7 +13,14 @@ from threadteam._files import parse_cpu_list, read_int, read_text
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache and the CPUs that share it."""
+    """One cache and the CPUs that share it.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> all(cache.cpus for cache in tt.topology().caches)
+    True
+    """
 
     level: int
     kind: str

@@ -52,19 +52,57 @@ class TokenError(ThreadteamError):
     """A token was used in a way that would run more tasks than its budget.
 
     The message names the token, the operation, and what to do instead. The pool stays usable.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> [error.__name__ for error in tt.TokenError.__subclasses__()]
+    ['TokenBusy', 'TokenLent', 'TokenExpired']
     """
 
 
 class TokenBusy(TokenError):
-    """An entry is running on the token, in another thread or around this very call."""
+    """An entry is running on the token, in another thread or around this very call.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> token = tt.Exec.serial()
+    >>> token.fork(1, lambda job, child: token.map(abs, [-1]))
+    Traceback (most recent call last):
+        ...
+    threadteam.errors.TokenBusy: Exec.map(): an entry is running on Exec.serial(); ...
+    """
 
 
 class TokenLent(TokenError):
-    """`reborrow()` or `limit()` lent the token, and the loan is still open."""
+    """`reborrow()` or `limit()` lent the token, and the loan is still open.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> token = tt.Exec.serial()
+    >>> with token.reborrow():
+    ...     token.map(abs, [-1])
+    Traceback (most recent call last):
+        ...
+    threadteam.errors.TokenLent: Exec.map(): Exec.serial() is lent by Exec.reborrow(); ...
+    """
 
 
 class TokenExpired(TokenError):
-    """The token is dead: it was closed, its body has returned, or the process was forked inside its entry."""
+    """The token is dead: it was closed, its body has returned, or the process was forked inside its entry.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> token = tt.Exec.serial()
+    >>> token.close()
+    >>> token.map(abs, [-1])
+    Traceback (most recent call last):
+        ...
+    threadteam.errors.TokenExpired: Exec.map(): Exec.serial() was closed; ...
+    """
 
 
 class RefusedReason(enum.Enum):
@@ -130,6 +168,16 @@ class IntoTeamError(ThreadteamError):
         What was asked for and what to do instead.
     reason : RefusedReason
         Which rule refused it.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.Pool(2) as pool:
+    ...     try:
+    ...         pool.exec().fork(1, lambda job, child: pool.into_team())
+    ...     except tt.IntoTeamError as error:
+    ...         print(error.reason)
+    RefusedReason.BUSY
     """
 
     reason: RefusedReason
@@ -143,7 +191,18 @@ class IntoTeamError(ThreadteamError):
 
 
 class PoolClosed(ThreadteamError):
-    """The pool was closed, or `into_team` moved it into a team."""
+    """The pool was closed, or `into_team` moved it into a team.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> pool = tt.Pool(2)
+    >>> pool.close()
+    >>> pool.exec()
+    Traceback (most recent call last):
+        ...
+    threadteam.errors.PoolClosed: Pool.exec(): pool "threadteam" of width 2 is closed; make a new Pool
+    """
 
 
 class ThreadStartError(ThreadteamError):
@@ -155,6 +214,13 @@ class ThreadStartError(ThreadteamError):
         What was refused and what to do instead.
     started, wanted : int
         Workers that run, and workers the pool asked for.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> error = tt.ThreadStartError("2 of 3 workers were started", started=2, wanted=3)
+    >>> error.started, error.wanted
+    (2, 3)
     """
 
     started: int
@@ -170,11 +236,35 @@ class ThreadStartError(ThreadteamError):
 
 
 class SplitError(ThreadteamError, ValueError):
-    """The sizes given to `TeamExec.split` are empty, contain a value below one, or exceed the team."""
+    """The sizes given to `TeamExec.split` are empty, contain a value below one, or exceed the team.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    ...     team.split([2, 1], lambda child, part: None)
+    Traceback (most recent call last):
+        ...
+    threadteam.errors.SplitError: the sizes of child teams must ... the size of the team, 2; got [2, 1]
+    """
 
 
 class Cancelled(ThreadteamError):
-    """A peer of this participant failed, so the barrier will never be complete."""
+    """A peer of this participant failed, so the barrier will never be complete.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> def body(participant):
+    ...     if participant.index == 1:
+    ...         raise KeyError("a peer")
+    ...     participant.barrier()  # raises Cancelled in participant 0
+    >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    ...     team.run_with(body)
+    Traceback (most recent call last):
+        ...
+    KeyError: 'a peer'
+    """
 
 
 class _AtStep(ThreadteamError):
@@ -211,11 +301,25 @@ class RunCancelled(_AtStep):
 
 
 class InternalError(ThreadteamError):
-    """A defect of threadteam itself: its native code panicked. The pool stays usable; please report the message."""
+    """A defect of threadteam itself: its native code panicked. The pool stays usable; please report the message.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> issubclass(tt.InternalError, tt.ThreadteamError)
+    True
+    """
 
 
 class MissingExtra(ThreadteamError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that brings it.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> issubclass(tt.MissingExtra, ImportError)
+    True
+    """
 
 
 # ONNX: the class names of ONNX Runtime, found at `tt.onnx`. They share a base, so that one clause catches them all.

@@ -27,6 +27,14 @@ class LedgerEntry(NamedTuple):
         The most tasks that ran at once. A body that leads a section is one task with its share of that section.
     live : int
         The tasks that run now.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.testing.ledger() as seen:
+    ...     tt.Exec.serial().fork(3, lambda job, child: None)
+    >>> seen.roots[0]
+    LedgerEntry(token='Exec.serial()', budget=1, tasks=3, most=1, live=0)
     """
 
     token: str
@@ -37,7 +45,17 @@ class LedgerEntry(NamedTuple):
 
 
 class Ledger:
-    """How many tasks of each root token run at once; made by `ledger`."""
+    """How many tasks of each root token run at once; made by `ledger`.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.testing.ledger() as seen:
+    ...     tt.Exec.serial().map(abs, [-1])
+    [1]
+    >>> seen.tasks, seen.most
+    (1, 1)
+    """
 
     def __init__(self) -> None:
         self._native = _native.Ledger()

@@ -20,7 +20,16 @@ EVENTS = 1 << 16
 
 
 class Trace:
-    """What was recorded while a `trace` block ran."""
+    """What was recorded while a `trace` block ran.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> with tt.Pool(2) as pool, tt.trace() as recorded:
+    ...     pool.exec().for_ranges(8, 1, lambda start, stop: None)
+    >>> {kind for _, _, kind, _ in recorded.events} >= {"publish", "share_begin", "share_end"}
+    True
+    """
 
     def __init__(self, rings: _native.Trace) -> None:
         self._rings = rings

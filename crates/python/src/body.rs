@@ -36,6 +36,14 @@ impl Signature {
 /// Native code as a body: what `threadteam.native` returns.
 ///
 /// Made by `threadteam.native`, which checks the declared types; it holds the function and the data alive.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> import ctypes
+/// >>> kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
+/// >>> tt.native(kind(lambda index, data: None)).signature
+/// 'index'
 #[pyclass(frozen, module = "threadteam", name = "NativeBody")]
 pub(crate) struct NativeBody {
     address: usize,

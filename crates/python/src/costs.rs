@@ -19,6 +19,15 @@ pub(crate) fn estimate(given: f64) -> PyResult<Duration> {
 }
 
 /// Dispatch cost in seconds as a function of the width, from at most twelve measured widths.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> costs = tt.WidthCosts.from_anchors([(2, 1e-6), (4, 3e-6)])
+/// >>> costs.at(3)
+/// 2e-06
+/// >>> tt.WidthCosts.flat(1e-6) == tt.WidthCosts.new(1e-6, 1e-6, 1e-6)
+/// True
 #[pyclass(frozen, eq, module = "threadteam", name = "WidthCosts")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PyWidthCosts(WidthCosts);
@@ -66,6 +75,13 @@ impl PyWidthCosts {
 }
 
 /// How a section reaches its participants.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> costs = tt.DispatchCosts.for_class(tt.HostClass("generic"))
+/// >>> costs.cost(tt.DispatchKind.TEAM, 2) <= costs.cost(tt.DispatchKind.OUTSIDE, 2)
+/// True
 #[pyclass(frozen, eq, hash, from_py_object, module = "threadteam", name = "DispatchKind")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PyDispatchKind {
@@ -97,6 +113,14 @@ const CLASSES: [HostClass; 6] = [
 ];
 
 /// The class of a machine, which chooses a row of measured costs.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> tt.HostClass("generic")
+/// HostClass("generic")
+/// >>> tt.HostClass.detect() == tt.HostClass(tt.HostClass.detect().name)
+/// True
 #[pyclass(frozen, eq, module = "threadteam", name = "HostClass")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PyHostClass(HostClass);
@@ -129,6 +153,17 @@ impl PyHostClass {
 }
 
 /// What one section costs for each kind of token.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> costs = tt.DispatchCosts(*[tt.WidthCosts.flat(1e-6)] * 3)
+/// >>> costs = costs.with_costs(tt.DispatchKind.TEAM, tt.WidthCosts.flat(5e-7))
+/// >>> costs.cost(tt.DispatchKind.TEAM, 2), costs.min_cost(tt.DispatchKind.OUTSIDE)
+/// (5e-07, 1e-06)
+/// >>> with tt.Pool(2, dispatch_costs=costs) as pool:
+/// ...     pool.exec().pays(3e-6), pool.exec().pays(2e-6)
+/// (True, False)
 #[pyclass(frozen, eq, module = "threadteam", name = "DispatchCosts")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PyDispatchCosts(pub(crate) DispatchCosts);
@@ -180,6 +215,12 @@ impl PyDispatchCosts {
 }
 
 /// Whether a region of `estimate` serial seconds in `sections` sections of `cost` seconds each pays.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> tt.pays_at(3e-6, 1, 1e-6), tt.pays_at(3e-6, 2, 1e-6), tt.PAYS
+/// (True, False, 3.0)
 #[pyfunction]
 pub(crate) fn pays_at(estimate: f64, sections: u32, cost: f64) -> PyResult<bool> {
     let cost = if cost == f64::INFINITY { Duration::MAX } else { numbers::seconds(cost, "cost")? };
@@ -187,6 +228,12 @@ pub(crate) fn pays_at(estimate: f64, sections: u32, cost: f64) -> PyResult<bool>
 }
 
 /// The width in `1..=budget` that makes a region shortest under the caller's cost function, 1 if none pays.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> tt.width_for_by(1e-3, 1, 8, lambda width: 1e-6 * width), tt.width_for_by(1e-6, 1, 8, lambda width: 1e-6)
+/// (8, 1)
 #[pyfunction]
 pub(crate) fn width_for_by(
     estimate: f64,

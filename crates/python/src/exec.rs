@@ -188,6 +188,13 @@ impl PyExec {
     /// -------
     /// Exec
     ///     A loan, as of `reborrow`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool, pool.exec() as token, token.limit(1) as narrow:
+    /// ...     narrow.budget
+    /// 1
     fn limit(&self, py: Python<'_>, max: &Bound<'_, PyAny>) -> PyResult<PyExec> {
         self.loan(py, "Exec.limit()", at_least_one(max, "max")?)
     }
@@ -503,6 +510,15 @@ impl PyExec {
     }
 
     /// Whether `broadcast` would not be refused by rule on this thread now.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> may = []
+    /// >>> with tt.Pool(4) as pool:
+    /// ...     pool.exec().fork(1, lambda job, child: may.append(child.can_broadcast()))
+    /// ...     pool.exec().can_broadcast(), may
+    /// (True, [False])
     fn can_broadcast(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.token.enter(py, "Exec.can_broadcast()")?.inner().can_broadcast())
     }
@@ -575,6 +591,12 @@ impl PyExec {
     /// -------
     /// float
     ///     Seconds; infinity where there is nothing to dispatch.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> tt.Exec.serial().dispatch_cost(2)
+    /// inf
     fn dispatch_cost(&self, py: Python<'_>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
         let width = at_least_one(width, "width")?;
         Ok(costs::seconds(self.token.enter(py, "Exec.dispatch_cost()")?.inner().dispatch_cost(width)))
@@ -595,6 +617,12 @@ impl PyExec {
     /// -------
     /// bool
     ///     Whether to run it in parallel.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> tt.Exec.serial().pays(1.0)
+    /// False
     #[pyo3(signature = (estimate, sections = 1, width = None))]
     fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let estimate = costs::estimate(estimate)?;
@@ -615,6 +643,13 @@ impl PyExec {
     /// -------
     /// int
     ///     From 1, if no width pays, to the budget.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().width_for(1.0), pool.exec().width_for(1e-9)
+    /// (2, 1)
     #[pyo3(signature = (estimate, sections = 1))]
     fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
         let estimate = costs::estimate(estimate)?;

@@ -4,6 +4,15 @@ use pyo3::prelude::*;
 use threadteam::Stats;
 
 /// Counters of a pool since it was made.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> with tt.Pool(2) as pool:
+/// ...     pool.exec().for_ranges(8, 4, lambda start, stop: None)
+/// ...     counted = pool.stats()
+/// >>> counted.chunks, counted.as_dict()["refused"]
+/// (2, 0)
 #[pyclass(frozen, get_all, eq, module = "threadteam", name = "PoolStats")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PyPoolStats {

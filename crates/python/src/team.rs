@@ -98,6 +98,13 @@ impl PyTeam {
     /// ------
     /// Refused
     ///     Another root token leads the team; the reason is ``BUSY``.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0).into_team() as team, team.try_exec() as token:
+    /// ...     token.budget
+    /// 2
     #[pyo3(signature = (budget = None))]
     fn try_exec(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
         self.exec(py, budget, false)

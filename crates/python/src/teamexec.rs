@@ -135,6 +135,14 @@ impl PyTeamExec {
     /// -------
     /// TeamExec
     ///     A loan, as of `reborrow`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    /// ...     with team.with_wait(tt.WaitOverride(idle_spin=0.001)) as patient:
+    /// ...         patient.policy.idle_spin
+    /// 0.001
     fn with_wait(&self, py: Python<'_>, wait: &Bound<'_, PyAny>) -> PyResult<PyTeamExec> {
         self.loan(py, "TeamExec.with_wait()", override_of(Some(wait))?)
     }
@@ -180,6 +188,15 @@ impl PyTeamExec {
     /// ----------
     /// body : callable or native code
     ///     Native code has the signature ``void (int64_t index, void *data)``.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> seen = set()
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    /// ...     team.run(lambda index, size: seen.add((index, size)))
+    /// >>> sorted(seen)
+    /// [(0, 2), (1, 2)]
     fn run(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::of(body, Signature::Index, "TeamExec.run()")?;
         let mut entry = self.token.enter(py, "TeamExec.run()")?;
@@ -266,6 +283,15 @@ impl PyTeamExec {
     ///     With more than there are participants, each takes the next when it is done with one, alone.
     /// body : callable
     ///     Is given the child's number and its team.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> children = []
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
+    /// ...     team.fork(3, lambda child, part: children.append(child))
+    /// >>> sorted(children)
+    /// [0, 1, 2]
     fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let children = length(children, "children")?;
         let body = Body::python(body, "TeamExec.fork()")?;
@@ -362,6 +388,16 @@ impl TeamScope {
 }
 
 /// One participant of `TeamExec.run_with`, for the time of its body and on its thread only.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> def body(participant):
+/// ...     participant.barrier()
+/// ...     print(participant.size, participant.is_cancelled)
+/// >>> with tt.Pool(1) as pool, pool.exec().team() as team:
+/// ...     team.run_with(body)
+/// 1 False
 #[pyclass(frozen, module = "threadteam", name = "Participant")]
 pub(crate) struct PyParticipant {
     index: usize,

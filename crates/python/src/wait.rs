@@ -7,6 +7,13 @@ use std::time::Duration;
 use threadteam::{WaitOverride, WaitPolicy};
 
 /// How idle members wait: spinning for `idle_spin` seconds, then parked.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> with tt.Pool(2, wait=tt.WaitPolicy(idle_spin=0)) as pool:
+/// ...     pool.wait_policy
+/// WaitPolicy(idle_spin=0)
 #[pyclass(frozen, eq, hash, module = "threadteam", name = "WaitPolicy")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyWaitPolicy {
@@ -44,6 +51,13 @@ impl PyWaitPolicy {
 }
 
 /// A partial `WaitPolicy`: what it leaves out stays as it was.
+///
+/// Examples
+/// --------
+/// >>> import threadteam as tt
+/// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team(wait=tt.WaitOverride(idle_spin=0.005)) as team:
+/// ...     team.policy
+/// WaitPolicy(idle_spin=0.005)
 #[pyclass(frozen, eq, hash, module = "threadteam", name = "WaitOverride")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyWaitOverride {

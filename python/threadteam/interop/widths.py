@@ -12,7 +12,13 @@ Scope = Literal["thread", "process", "fixed"]
 
 @dataclass(frozen=True)
 class Row:
-    """One thread pool of another library."""
+    """One thread pool of another library.
+
+    Examples
+    --------
+    >>> Row("OpenBLAS", 4, "process", "threadpoolctl").width
+    4
+    """
 
     library: str
     """OpenBLAS, MKL, libgomp, numba, torch, ..."""
@@ -28,7 +34,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Widths:
-    """The pools found; iterates over its rows and prints as a table."""
+    """The pools found; iterates over its rows and prints as a table.
+
+    Examples
+    --------
+    >>> found = Widths((Row("numba", 2, "thread", "numba.set_num_threads"),))
+    >>> [row.library for row in found]
+    ['numba']
+    """
 
     rows: tuple[Row, ...]
     note: str | None = None
