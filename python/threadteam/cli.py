@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.command()
 def info(json: Json = False) -> None:
-    """Show the versions, the CPUs this process may use and why, and what is installed."""
+    """Show the versions, the usable CPUs and why, and the extras."""
     from threadteam.info import describe
 
     found = describe()
@@ -136,7 +136,10 @@ def compare(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Compare threadteam, OpenMP, ONNX Runtime and NumPy on Gemm-Softmax-Gemm chains and real models."""
+    """Compare execution systems on chains and real models.
+
+    threadteam, OpenMP, ONNX Runtime and NumPy take turns on the same inputs.
+    """
     import threadteam.compare as comparison
 
     settings = comparison.Settings.parse(systems=systems, threads=threads, repeat=repeat)
@@ -173,7 +176,10 @@ def trace(
     output: Annotated[Path, typer.Option(help="The Perfetto JSON; pictures get the same name.")] = Path("trace.json"),
     json: Json = False,
 ) -> int:
-    """Run a Python script and record every dispatch, share, barrier, park and wake of its pools."""
+    """Record what the pools of a Python script do.
+
+    Every dispatch, share, barrier, park and wake goes into a Perfetto trace and a picture.
+    """
     from threadteam.script import trace_script
 
     # What the script prints must not mix with the JSON.
