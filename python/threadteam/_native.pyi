@@ -14,9 +14,8 @@ _S = TypeVar("_S")
 
 PAYS: float
 
-# A context manager that closes what it manages.
-class _Managed:
-    def __enter__(self) -> Self: ...
+# What ends with its `with` block.
+class _Scope:
     def __exit__(
         self,
         kind: type[BaseException] | None = ...,
@@ -24,6 +23,10 @@ class _Managed:
         traceback: TracebackType | None = ...,
         /,
     ) -> None: ...
+
+# A context manager that closes what it manages.
+class _Managed(_Scope):
+    def __enter__(self) -> Self: ...
     def close(self) -> None: ...
 
 # The cost methods that Exec and TeamExec share.
@@ -154,26 +157,12 @@ class Exec(_Managed, _Costs):
     def team(self, body: Callable[[TeamExec], _T], *, wait: _Wait = None) -> _T: ...
 
 @final
-class ExternalScope:
+class ExternalScope(_Scope):
     def __enter__(self) -> Width: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
 @final
-class TeamScope:
+class TeamScope(_Scope):
     def __enter__(self) -> TeamExec: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
 @final
 class TeamExec(_Managed, _Costs):

@@ -2,6 +2,7 @@
 
 use crate::token::{GiveBack, Loan, Token};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, PoisonError};
 use threadteam::Exec;
 
@@ -66,13 +67,8 @@ impl ExternalScope {
         Ok(width)
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         open.map_or(Ok(()), |open| open.restore(py))
     }

@@ -6,6 +6,7 @@ use crate::numbers::at_least_one;
 use crate::pool::PyPool;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -136,13 +137,8 @@ impl PyTeam {
         Ok(slf)
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
     }
 

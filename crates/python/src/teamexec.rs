@@ -172,13 +172,8 @@ impl PyTeamExec {
         Ok(slf)
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
     }
 
@@ -375,13 +370,8 @@ impl TeamScope {
         Ok(PyTeamExec { token })
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         open.map_or(Ok(()), |token| token.end(py, End::Closed, false))
     }
