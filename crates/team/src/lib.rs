@@ -37,6 +37,7 @@ mod fork;
 mod free;
 mod futex;
 mod inner;
+mod lag;
 #[cfg(all(test, loom))]
 mod models;
 mod parking;

@@ -5,7 +5,9 @@
 
 use crate::alone::Alone;
 use crate::desk::Desk;
+use crate::free::Claim;
 use crate::inner::Inner;
+use crate::lag;
 use crate::parking::Parking;
 use crate::slot::{Call, Job, Slot};
 use crate::sync::Ordering;
@@ -53,6 +55,12 @@ impl Leader<'_> {
     /// `call(data, ..)` may run on any thread until this returns; the caller has claimed `members`, which are not empty,
     /// and `chunks.count` is at least 2.
     pub(crate) unsafe fn claimed(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
+        let mut punctual = Claim::empty();
+        let members = self.without_laggards(members, &mut punctual);
+        if members.is_empty() {
+            // SAFETY: the caller's contract; no section is open, so the whole is one range of this thread.
+            return unsafe { call(data, 0, chunks.count * chunks.base + chunks.extra) };
+        }
         let participants = (members.len() + 1).min(chunks.count);
         let members = &members[..participants - 1];
         let (home, desk, number, epoch) = self.open(members);
@@ -92,7 +100,7 @@ impl Leader<'_> {
             members.iter().for_each(|&id| self.slot(id).post.drain());
         }
         self.record(Kind::ShareEnd, number);
-        self.join(members, desk, number, epoch);
+        self.join(members, desk, number, epoch, true);
         if let Some(alone) = alone {
             alone.end();
         }
@@ -162,7 +170,7 @@ impl Leader<'_> {
             desk.fail(payload);
         }
         self.record(Kind::ShareEnd, number);
-        self.join(members, desk, number, epoch);
+        self.join(members, desk, number, epoch, false);
         if let Some(payload) = desk.take_panic() {
             resume_unwind(payload);
         }
@@ -182,13 +190,26 @@ impl Leader<'_> {
         }
     }
 
-    /// Waits until no member is inside and none can enter.
-    fn join(&self, members: &[u16], desk: &Desk, number: u64, epoch: u32) {
+    /// The members that have a CPU to run on.
+    fn without_laggards<'m>(&self, members: &'m [u16], punctual: &'m mut Claim) -> &'m [u16] {
+        if !members.iter().any(|&id| self.slot(id).leader.lag.is_set()) {
+            return members;
+        }
+        let now = self.inner.now_ns();
+        members
+            .iter()
+            .filter(|&&id| !self.slot(id).leader.lag.is_left_out(now))
+            .for_each(|&id| punctual.push(usize::from(id)));
+        punctual.ids()
+    }
+
+    /// Waits until no member is inside and none can enter. `watch`: a member that lags is left out of later sections.
+    fn join(&self, members: &[u16], desk: &Desk, number: u64, epoch: u32, watch: bool) {
         self.record(Kind::JoinBegin, number);
         for &id in members {
             let slot = self.slot(id);
             if !slot.post.is_done() {
-                self.wait_for(slot, desk, epoch);
+                self.wait_for(slot, desk, epoch, watch);
             }
         }
         if self.inner.epoch() != epoch {
@@ -199,7 +220,8 @@ impl Leader<'_> {
     }
 
     #[inline(never)]
-    fn wait_for(&self, slot: &Slot, desk: &Desk, epoch: u32) {
+    fn wait_for(&self, slot: &Slot, desk: &Desk, epoch: u32, watch: bool) {
+        let (mut slept, mut delayed) = (0, 0);
         let mut waiter = Waiter::new(JOIN_SPIN, self.inner.is_crowded());
         while !slot.post.is_done() {
             match waiter.step() {
@@ -213,7 +235,13 @@ impl Leader<'_> {
                 }
                 Step::Sleep => {
                     self.give_up_after_fork(slot, epoch);
+                    let thread = if watch { slot.thread.load(Ordering::Relaxed) } else { 0 };
+                    let before = (lag::run_delay(thread), self.inner.now_ns());
                     slot.sleep_until_left(self.hook.map(|_| HOOK_EVERY));
+                    if let (Some(before), Some(after)) = (before.0, lag::run_delay(thread)) {
+                        delayed += after.saturating_sub(before);
+                    }
+                    slept += self.inner.now_ns() - before.1;
                     if let Some(hook) = self.hook {
                         // Nothing may unwind past the join: members may be inside the closure.
                         if let Err(payload) = catch_unwind(AssertUnwindSafe(hook)) {
@@ -222,6 +250,9 @@ impl Leader<'_> {
                     }
                 }
             }
+        }
+        if slept > 0 {
+            slot.leader.lag.note(self.inner.now_ns(), slept, delayed);
         }
     }
 

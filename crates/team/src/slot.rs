@@ -1,5 +1,6 @@
 //! One worker's place: its word, the job that the word publishes, and the line of whoever leads it.
 
+use crate::lag::Lag;
 use crate::place::Place;
 use crate::sync::{mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
@@ -224,6 +225,8 @@ pub(crate) struct LeaderLine {
     pub(crate) claimed_back: Tally,
     pub(crate) wakes: Tally,
     pub(crate) sleeps: Tally,
+    /// Whether claimed sections leave the worker out.
+    pub(crate) lag: Lag,
     /// 1 while the leader sleeps until the owner leaves.
     pub(crate) bed: Futex,
 }
@@ -244,6 +247,8 @@ pub(crate) struct Slot {
     pub(crate) owner: OwnLine<OwnerLine>,
     pub(crate) leader: OwnLine<LeaderLine>,
     pub(crate) notice: OwnLine<NoticeLine>,
+    /// The kernel's number of the worker's thread.
+    pub(crate) thread: AtomicU64,
     /// Where the worker last ran.
     pub(crate) owner_place: OwnLine<Place>,
     pub(crate) desk: crate::desk::Desk,
@@ -266,9 +271,11 @@ impl Slot {
                 claimed_back: Tally::new(),
                 wakes: Tally::new(),
                 sleeps: Tally::new(),
+                lag: Lag::none(),
                 bed: Futex::new(0),
             }),
             notice: OwnLine(NoticeLine { idle_spin: AtomicU64::new(u64::MAX), leader_place: Place::unknown() }),
+            thread: AtomicU64::new(0),
             owner_place: OwnLine(Place::unknown()),
             desk: crate::desk::Desk::new(),
         }

@@ -1,6 +1,7 @@
 //! A worker: wait for a post, take part, leave, wait.
 
 use crate::inner::Inner;
+use crate::lag;
 use crate::place;
 use crate::slot::Slot;
 use crate::sync::Ordering;
@@ -19,6 +20,7 @@ pub(crate) const ENDS_WITH_INTERVAL: u64 = 1 << 63;
 /// The loop of worker `index`, until the pool stops.
 pub(crate) fn run(inner: &Inner, index: usize) {
     trace::set_lane(index + 1);
+    inner.slots[index].thread.store(lag::thread_number(), Ordering::Relaxed);
     let worker = Worker { inner, index, slot: &inner.slots[index] };
     let mut woken = false;
     while let Some(word) = worker.next(&mut woken) {
