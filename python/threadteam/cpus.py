@@ -56,10 +56,11 @@ class CpuBudget:
 
     def __str__(self) -> str:
         quota = "no quota" if self.quota is None else f"a quota of {self.quota:g}"
-        return (
-            f"{self.count} CPU{'s' * (self.count != 1)}, decided by {self.source} ({len(self.affinity)} allowed on "
-            f"{self.physical} cores and {len(self.domains)} last-level caches, {quota})"
+        cpus, cores, caches = (
+            f"{count} {noun}{'s' * (count != 1)}"
+            for count, noun in ((self.count, "CPU"), (self.physical, "core"), (len(self.domains), "last-level cache"))
         )
+        return f"{cpus}, decided by {self.source} ({len(self.affinity)} allowed on {cores} and {caches}, {quota})"
 
 
 def cpu_budget(

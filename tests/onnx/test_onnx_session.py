@@ -453,6 +453,13 @@ def test_a_plan_tells_steps_buffers_and_memory_before_anything_runs():
     assert "24.6 kflop" in str(plan)
 
 
+@pytest.mark.parametrize("shape", [np.zeros((2, 2)), 4, "ab", (2.5, 2), (-1, 2)])
+def test_a_shape_that_is_none_is_refused_by_name(shape):
+    model = build([helper.make_node("Relu", ["x"], ["y"])], {"x": ("f4", ["n", "m"])}, {"y": ("f4", ["n", "m"])})
+    with pytest.raises(tt_onnx.InvalidArgument, match="the shape of input 'x' must be a sequence of extents"):
+        tt_onnx.InferenceSession(model).plan({"x": shape})
+
+
 def test_a_session_cannot_be_pickled(session):
     import pickle
 

@@ -81,7 +81,7 @@ def parse(data: bytes, origin: str) -> Any:
         model.ParseFromString(data)
     except Exception as error:  # protobuf implementations differ in their DecodeError
         raise InvalidProtobuf(
-            f"{origin} ({len(data)} bytes) is not an ONNX model, or is truncated: {first_line(error)}"
+            f"{origin}: {len(data)} bytes that are not an ONNX model, or a truncated one: {first_line(error)}"
         ) from error
     return model
 

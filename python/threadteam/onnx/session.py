@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections import OrderedDict
@@ -405,6 +406,11 @@ class InferenceSession:
         Plan
             Prints as a table.
 
+        Raises
+        ------
+        InvalidArgument
+            A shape that is none, or that the model does not take.
+
         Examples
         --------
         >>> import onnx
@@ -427,7 +433,13 @@ class InferenceSession:
                 if spec.dims is None:
                     raise InvalidArgument(f"input '{spec.name}' has no declared rank; give its shape")
                 shape = [dim if isinstance(dim, int) else dims.get(dim or "", 1) for dim in spec.dims]
-            values[spec.name] = np.broadcast_to(np.zeros((), spec.dtype), tuple(shape))
+            try:
+                values[spec.name] = np.broadcast_to(np.zeros((), spec.dtype), tuple(map(operator.index, shape)))
+            except (TypeError, ValueError) as error:
+                given = type(shape).__name__ if isinstance(shape, np.ndarray) else repr(shape)
+                raise InvalidArgument(
+                    f"the shape of input '{spec.name}' must be a sequence of extents from 0 on, got {given}"
+                ) from error
         check_names((shapes or {}).keys(), (), [spec.name for spec in self._graph.inputs])
         stage = self._stage(values, self._output_names)
         assumed = {name: list(value.shape) for name, value in values.items()}
