@@ -125,7 +125,20 @@ class RefusedReason(enum.Enum):
     """Another token leads this team."""
 
 
-class Refused(ThreadteamError):
+class _WithReason(ThreadteamError):
+    """Base of what says by which rule participants were refused."""
+
+    reason: RefusedReason
+
+    def __init__(self, message: str, reason: RefusedReason = RefusedReason.UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[_WithReason], tuple[str, RefusedReason]]:
+        return type(self), (str(self), self.reason)
+
+
+class Refused(_WithReason):
     """A section that needs all its participants at the same time cannot have them; nothing was run.
 
     Parameters
@@ -149,17 +162,8 @@ class Refused(ThreadteamError):
     RefusedReason.BUSY
     """
 
-    reason: RefusedReason
 
-    def __init__(self, message: str, reason: RefusedReason = RefusedReason.UNAVAILABLE) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, RefusedReason]]:
-        return type(self), (str(self), self.reason)
-
-
-class IntoTeamError(ThreadteamError):
+class IntoTeamError(_WithReason):
     """`Pool.into_team` could not have all members; the pool is still usable.
 
     Parameters
@@ -179,15 +183,6 @@ class IntoTeamError(ThreadteamError):
     ...         print(error.reason)
     RefusedReason.BUSY
     """
-
-    reason: RefusedReason
-
-    def __init__(self, message: str, reason: RefusedReason = RefusedReason.UNAVAILABLE) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type[IntoTeamError], tuple[str, RefusedReason]]:
-        return type(self), (str(self), self.reason)
 
 
 class PoolClosed(ThreadteamError):
