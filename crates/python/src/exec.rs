@@ -5,7 +5,7 @@ use crate::body::{Body, Signature};
 use crate::costs;
 use crate::errors;
 use crate::external::ExternalScope;
-use crate::flow::Flow;
+use crate::flow::{self, Flow, Within};
 use crate::home::Home;
 use crate::numbers::{at_least_one, length as a_length};
 use crate::pool::PyPool;
@@ -288,7 +288,12 @@ impl PyExec {
         let jobs = a_length(jobs, "jobs")?;
         let body = Body::of(body, Signature::Index, "Exec.fork()")?;
         let mut entry = self.token.enter(py, "Exec.fork()")?;
-        self.section(py, &mut entry, &body, |exec, flow| exec.fork(jobs, self.fork_body(flow, &body)))
+        self.section(py, &mut entry, &body, |mut exec, flow| {
+            let run = self.fork_body(flow, &body);
+            flow::in_waves(flow, jobs, |wave| {
+                exec.reborrow().fork(wave.len(), |job, child| run(wave.start + job, child))
+            });
+        })
     }
 
     /// Run one job for each share, with that many slots: `fork` for jobs of different size.
@@ -434,6 +439,8 @@ impl PyExec {
                 });
             });
         })?;
+        let flow = entry.flow();
+        let _within = Within::enter(&flow);
         // In the order of the chunks, on the caller: the same association for every budget.
         partials.take().into_iter().try_fold(initial, |sum, partial| combine.call1((sum, partial)))
     }
@@ -469,7 +476,9 @@ impl PyExec {
             let kind = function.get_type();
             return Err(PyTypeError::new_err(format!("Exec.external() needs a callable, got {}", kind.name()?)));
         }
-        let _entry = self.token.enter(py, "Exec.external()")?;
+        let entry = self.token.enter(py, "Exec.external()")?;
+        let flow = entry.flow();
+        let _within = Within::enter(&flow);
         let within = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
         attach::call(&within, &(function, self.token.budget.get()).into_pyobject(py)?)
     }

@@ -6,6 +6,7 @@ use crate::ledger::{Account, Task};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use std::cell::Cell;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How often a leader looks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// Jobs that are given out at once: a section that failed counts through the rest of them, some 20 ns each.
+const WAVE: usize = 1 << 20;
 
 /// Exceptions beyond this many are counted, not quoted.
 const QUOTED: usize = 8;
@@ -215,6 +219,18 @@ impl Flow {
     }
 }
 
+/// Runs `0..jobs` in waves, so that a section of very many jobs ends soon after its failure. There are far more jobs in a
+/// wave than slots in any pool, so a single wave has the shares of the whole.
+pub(crate) fn in_waves(flow: &Flow, jobs: usize, mut run: impl FnMut(Range<usize>)) {
+    let mut start = 0;
+    while start < jobs && !flow.stopped() {
+        // A rest of few jobs would be dealt out as shares of more than one slot.
+        let stop = if jobs - start < 2 * WAVE { jobs } else { start + WAVE };
+        run(start..stop);
+        start = stop;
+    }
+}
+
 fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
     py.import("threadteam.errors")
         .and_then(|module| module.getattr("Cancelled"))
@@ -240,10 +256,11 @@ pub(crate) fn inside(pool: u64) -> bool {
     false
 }
 
-struct Within(*const Flow);
+/// While it lives, the thread counts as inside a body of the section: closing the pool would wait for itself.
+pub(crate) struct Within(*const Flow);
 
 impl Within {
-    fn enter(flow: &Flow) -> Within {
+    pub(crate) fn enter(flow: &Flow) -> Within {
         Within(CURRENT.replace(flow))
     }
 }

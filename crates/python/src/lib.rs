@@ -20,6 +20,7 @@ mod probe;
 mod program;
 mod section;
 mod slots;
+mod stack;
 mod stats;
 mod team;
 mod teamexec;
@@ -29,9 +30,20 @@ mod wait;
 
 use pyo3::prelude::*;
 
+/// A section that notices a fork unwinds to its entry, which raises an exception: that is no panic to report.
+fn keep_forks_quiet() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !info.payload().is::<threadteam::ForkedInside>() {
+            report(info);
+        }
+    }));
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     life::register(module)?;
+    keep_forks_quiet();
     module.add_class::<pool::PyPool>()?;
     module.add_class::<exec::PyExec>()?;
     module.add_class::<team::PyTeam>()?;

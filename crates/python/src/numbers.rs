@@ -18,13 +18,18 @@ fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     // SAFETY: `given` is a live reference and the thread is attached.
     let index: PyResult<Bound<'_, PyAny>> =
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(given.as_ptr())) };
-    let Ok(index) = index else {
-        let kind = given.get_type();
-        return Err(PyTypeError::new_err(format!(
-            "{name} must be an integer, got {} of type {}",
-            shown(given),
-            kind.name()?
-        )));
+    let index = match index {
+        Ok(index) => index,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            let kind = given.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "{name} must be an integer, got {} of type {}",
+                shown(given),
+                kind.name()?
+            )));
+        }
+        // What the object's own `__index__` raised, an interrupt perhaps.
+        Err(error) => return Err(error),
     };
     match index.extract::<i64>() {
         Ok(number) => Ok(number),

@@ -6,6 +6,7 @@ use crate::errors;
 use crate::exec::PyExec;
 use crate::home::Home;
 use crate::numbers::{at_least_one, seconds};
+use crate::stack;
 use crate::stats::PyPoolStats;
 use crate::team::PyTeam;
 use crate::trace::PyTrace;
@@ -32,7 +33,7 @@ const MOST_THREADS: usize = 1 << 15;
 /// name : str, default "threadteam"
 ///     Prefix of the workers' thread names.
 /// stack_size : int, optional
-///     Bytes of stack of each worker.
+///     Bytes of stack of each worker: 8 MiB by default, 512 KiB at least.
 /// on_start : callable, optional
 ///     Called as ``on_start(index)`` on each worker as it starts; its exceptions are reported, not raised.
 /// pin_participants : bool, default False
@@ -114,9 +115,8 @@ impl PyPool {
         if let Some(spin) = spin_of(wait)? {
             builder = builder.idle_spin(spin);
         }
-        if let Some(bytes) = stack_size.filter(|given| !given.is_none()) {
-            builder = builder.stack_size(at_least_one(bytes, "stack_size")?.get());
-        }
+        let stack_size = stack_size.filter(|given| !given.is_none());
+        builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
         if let Some(costs) = dispatch_costs {
             builder = builder.dispatch_costs(costs.0);
         }
@@ -320,6 +320,18 @@ fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZ
         return Err(PyValueError::new_err(format!("threads must be at most {MOST_THREADS}, got {width}")));
     }
     Ok(width)
+}
+
+/// Bytes of stack of a worker.
+fn stack_of(given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let bytes = at_least_one(given, "stack_size")?.get();
+    if bytes < stack::LEAST {
+        return Err(PyValueError::new_err(format!(
+            "stack_size must be at least {} bytes for Python bodies, got {bytes}",
+            stack::LEAST
+        )));
+    }
+    Ok(bytes)
 }
 
 /// How long idle members of a new pool spin; none for the runtime's own default.

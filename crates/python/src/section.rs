@@ -4,6 +4,7 @@ use crate::attach::{is_worker, KeepsInterpreter};
 use crate::errors;
 use crate::flow::{self, Flow};
 use crate::life;
+use crate::stack;
 use crate::token::{Entry, Held};
 use pyo3::prelude::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -18,6 +19,7 @@ pub(crate) fn lead<T: Held, R: Send>(
     keep: bool,
     f: impl FnOnce(&mut T, &Flow) -> R + Send,
 ) -> PyResult<R> {
+    stack::check()?;
     if life::closing() {
         return lead_at_exit(py, entry, f);
     }

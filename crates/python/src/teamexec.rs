@@ -4,7 +4,7 @@ use crate::body::{Body, Signature};
 use crate::costs;
 use crate::errors::{raise, refused};
 use crate::exec::{no_copy, sizes};
-use crate::flow::Flow;
+use crate::flow::{self, Flow};
 use crate::home::Home;
 use crate::numbers::{at_least_one, length};
 use crate::section::lead;
@@ -291,7 +291,12 @@ impl PyTeamExec {
         let children = length(children, "children")?;
         let body = Body::python(body, "TeamExec.fork()")?;
         let mut entry = self.token.enter(py, "TeamExec.fork()")?;
-        self.section(py, &mut entry, &body, |team, flow| team.fork(children, self.child_body(flow, &body)))
+        self.section(py, &mut entry, &body, |mut team, flow| {
+            let run = self.child_body(flow, &body);
+            flow::in_waves(flow, children, |wave| {
+                team.reborrow().fork(wave.len(), |child, part| run(wave.start + child, part));
+            });
+        })
     }
 
     /// Return what one section of `width` participants costs, in seconds; see `Exec.dispatch_cost`.

@@ -1,5 +1,6 @@
 //! A worker: wait for a post, take part, leave, wait.
 
+use crate::fork;
 use crate::inner::Inner;
 use crate::lag;
 use crate::place;
@@ -23,8 +24,13 @@ pub(crate) fn run(inner: &Inner, index: usize) {
     inner.slots[index].thread.store(lag::thread_number(), Ordering::Relaxed);
     let worker = Worker { inner, index, slot: &inner.slots[index] };
     let mut woken = false;
+    let process = fork::generation();
     while let Some(word) = worker.next(&mut woken) {
         worker.serve(word, woken);
+        // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
+        if process != fork::generation() {
+            return;
+        }
         woken = false;
     }
 }
