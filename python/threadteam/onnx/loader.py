@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from threadteam.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
+from threadteam.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, OnnxError
 
 from ._extra import onnx
 from .graph import Graph, build_graph
@@ -32,7 +32,13 @@ def load_graph(source: Any) -> Graph:
         With one sentence that names the file, node or value.
     """
     model = load_model(source)
-    graph = build_graph(model)
+    try:
+        graph = build_graph(model)
+    except OnnxError:
+        raise
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+        # A protobuf message holds anything: names that are no text, types that no version of ONNX knows.
+        raise InvalidGraph(f"the model holds fields that do not fit together, so it is damaged: {error}") from error
     check_operators(graph)
     check_rules(graph)
     # The arrays of the graph hold the constants from here on.

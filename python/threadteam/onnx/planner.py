@@ -262,7 +262,7 @@ class Planner:
                 pass
             except OnnxError:
                 raise
-            except (ValueError, TypeError, IndexError, OverflowError) as error:
+            except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
                 raise InvalidGraph(f"node {node} has inputs or attributes that do not fit: {error}") from error
             else:
                 stage.steps.extend(context.steps)

@@ -164,7 +164,7 @@ class InferenceSession:
                         try:
                             return program.run(arrays, None, on)
                         except _CONVERTED as error:
-                            if isinstance(error, (StepError, RunCancelled)):
+                            if isinstance(error, (StepError, RunCancelled, MemoryError)):
                                 raise translated(error) from error
                         finally:
                             self._leave()
@@ -453,8 +453,8 @@ class InferenceSession:
         raise TypeError("an InferenceSession cannot be pickled; make one from the model in each process")
 
 
-_CONVERTED = (StepError, RunCancelled, ValueError, TypeError)
-"""What a native program raises: a failed or cancelled step, or arrays that are not as it needs them."""
+_CONVERTED = (StepError, RunCancelled, ValueError, TypeError, MemoryError)
+"""What a native program raises: a failed or cancelled step, arrays that are not as it needs them, or too large."""
 
 
 def translated(error: Exception) -> Exception:
@@ -463,6 +463,8 @@ def translated(error: Exception) -> Exception:
         return RunTerminated(f"the run was terminated by RunOptions.terminate: {error}")
     if isinstance(error, StepError):
         return RuntimeException(str(error))
+    if isinstance(error, MemoryError):
+        return RuntimeException(f"the run needs more memory than there is: {error or 'no memory'}")
     return error
 
 
