@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// How long a member is left out at first: a few time slices.
-const FIRST_NS: u64 = 10_000_000;
+const FIRST_NS: u64 = 5_000_000;
 /// The longest that it is left out: what one lagging section in so much time costs is a few percent.
-const MOST_NS: u64 = 160_000_000;
+const MOST_NS: u64 = 80_000_000;
 /// Sleeps of the leader below this say nothing: a wake takes tens of microseconds.
 const LEAST_SLEEP_NS: u64 = 200_000;
 
