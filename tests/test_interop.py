@@ -104,3 +104,27 @@ def test_what_could_not_be_limited_is_said() -> None:
         "BLAS and OpenMP libraries: threadpoolctl is not installed",
         "BLAS and OpenMP libraries were not looked at: pip install threadpoolctl",
     ]
+
+
+def test_scopes_that_the_collector_ends_in_the_middle_of_a_change_do_not_lock_it_out() -> None:
+    printed = run("""
+        import gc
+        import numpy
+        import threadteam as tt
+        from threadteam.interop.limits import _settings
+        class Forgotten:
+            pass
+        gc.set_threshold(1)
+        for _ in range(100):
+            forgotten = Forgotten()
+            forgotten.pool = tt.Pool(2)
+            forgotten.scope = forgotten.pool.exec().external()
+            forgotten.width = forgotten.scope.__enter__()
+            forgotten.itself = forgotten
+        del forgotten
+        gc.collect()
+        with tt.Exec.serial().external():
+            pass
+        print(_settings)
+    """)
+    assert printed == "{}\n"

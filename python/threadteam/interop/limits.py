@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -53,7 +55,11 @@ class _Library:
     write: Callable[[int], object]
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+# The collector may end a forgotten limit at any moment, in the middle of a change by the same thread too: such a limit
+# waits in the queue until the change is complete.
+_changes: list[str] = []
+_ended: deque[Limit] = deque()
 _settings: dict[tuple[object, ...], _Setting] = {}
 _controllers: dict[int, Any] = {}
 
@@ -74,6 +80,28 @@ def controller() -> Any | None:
     return _controllers[loaded]
 
 
+@contextmanager
+def _change() -> Iterator[None]:
+    """Change the settings alone; the limits that ended meanwhile are taken away afterwards."""
+    with _lock:
+        _changes.append("begin")
+        try:
+            yield
+        finally:
+            _changes.pop()
+            _restore_ended()
+
+
+def _restore_ended() -> None:
+    """Take ended limits away, under the lock."""
+    while _ended and not _changes:
+        _changes.append("end")
+        try:
+            _ended.popleft()._restore()
+        finally:
+            _changes.pop()
+
+
 class Limit:
     """A limit on all libraries that can be limited, until `close`."""
 
@@ -81,7 +109,7 @@ class Limit:
         thread = threading.get_ident()
         self._held: list[tuple[object, ...]] = []
         names = []
-        with _lock:
+        with _change():
             for library in _libraries():
                 # What a library keeps per thread is a setting of its own on each.
                 key = (*library.key, thread if library.per_thread else None)
@@ -98,14 +126,18 @@ class Limit:
 
     def close(self) -> None:
         """End the limit; libraries go back to the limits that are left, or to what they were."""
+        _ended.append(self)
         with _lock:
-            for key in self._held:
-                setting = _settings[key]
-                del setting.active[id(self)]
-                setting.apply()
-                if not setting.active:
-                    del _settings[key]
-            self._held = []
+            _restore_ended()
+
+    def _restore(self) -> None:
+        for key in self._held:
+            setting = _settings[key]
+            del setting.active[id(self)]
+            setting.apply()
+            if not setting.active:
+                del _settings[key]
+        self._held = []
 
     def __enter__(self) -> Width:
         return self.width
