@@ -41,7 +41,10 @@ FAST = [
     Check("dependencies", [sys.executable, "scripts/check_dependencies.py"]),
     Check("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
 ]
-RUST = Check("Rust tests", ["cargo", "test", "--workspace", "--no-fail-fast"])
+# The extension module has no Rust tests, and clippy has compiled the examples.
+CARGO_TEST = ["cargo", "test", "--workspace", "--exclude", "threadteam-python", "--no-fail-fast"]
+RUST = Check("Rust tests", [*CARGO_TEST, "--lib", "--tests"])
+RUST_EXAMPLES = Check("Rust documentation tests", [*CARGO_TEST, "--doc"])
 # The models are compiled with other flags than everything else, so they have a target directory of their own.
 LOOM = Check(
     "Loom models of the runtime",
@@ -49,6 +52,7 @@ LOOM = Check(
     {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(ROOT / "target" / "loom")},
 )
 PYTHON = Check("Python tests", [tool("pytest"), "--quiet", "--color=auto"])
+TESTS = [RUST, RUST_EXAMPLES, LOOM, PYTHON]
 
 RUST_RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 PYTHON_RESULT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
@@ -117,11 +121,11 @@ def main(what: str) -> int:
         return 1
     if what == "lint":
         return 0
-    rust, loom, python = (run_tests(check) for check in (RUST, LOOM, PYTHON))
-    print(f"Rust tests:   {rust_counts(rust.output)} ({rust.seconds:.0f} s)")
-    print(f"Loom models:  {rust_counts(loom.output)} ({loom.seconds:.0f} s)")
-    print(f"Python tests: {python_counts(python.output)} ({python.seconds:.0f} s)")
-    well = rust.well and loom.well and python.well
+    runs = [run_tests(check) for check in TESTS]
+    for check, run in zip(TESTS, runs, strict=True):
+        counts = python_counts(run.output) if check is PYTHON else rust_counts(run.output)
+        print(f"{check.name}: {counts} ({run.seconds:.0f} s)")
+    well = all(run.well for run in runs)
     print(f"{'All well' if well else 'FAILED'} after {time.perf_counter() - start:.0f} s")
     return 0 if well else 1
 
