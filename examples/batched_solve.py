@@ -2,7 +2,8 @@
 
     python examples/batched_solve.py
 
-Needs `pip install threadteam threadpoolctl`. Each job gets a token for its share of the pool, and hands exactly that share to BLAS.
+Needs `pip install threadteam threadpoolctl`. Each job gets a token for its share of the pool, and hands exactly that
+share to BLAS.
 """
 
 from __future__ import annotations
