@@ -9,10 +9,10 @@ use threadteam::Exec;
 use crate::block::Product;
 use crate::exponential::fused;
 use crate::lanes::vectorized;
-use crate::loops::distribute;
+use crate::loops::{distribute, Base};
 use crate::strip::LANES;
 use crate::tile::Start;
-use crate::Real;
+use crate::{Real, ViewMut};
 
 /// Bytes of `b` in a part: a few dispatches' worth of reading.
 const PART: usize = 256 << 10;
@@ -37,15 +37,15 @@ pub(crate) unsafe fn rows<T: Real>(exec: Exec<'_>, matrices: usize, product: &(d
     let Product { n, k, .. } = product(0);
     let parts = (k * n * size_of::<T>()).div_ceil(PART).min(PARTS).min(k);
     let mut sums = vec![T::ZERO; matrices * parts * n];
-    let table = Sums(sums.as_mut_ptr());
+    let table =
+        Base::of_mut(&mut ViewMut::from_slice(&mut sums, &[matrices * parts * n]).expect("the table's own length"));
     let nanos = (k * n * size_of::<T>()) as f64 * BYTE / parts as f64;
     distribute(exec, matrices * parts, 1, nanos, &move |places| {
-        let table = &table;
         for at in places {
             let (product, part) = (product(at / parts), at % parts);
             let depth = part * k / parts..(part + 1) * k / parts;
             // SAFETY: the table has `n` sums for each place, and this place is this participant's alone.
-            let sums = unsafe { std::slice::from_raw_parts_mut(table.0.add(at * n), n) };
+            let sums = unsafe { std::slice::from_raw_parts_mut(table.at((at * n) as isize), n) };
             // SAFETY: the caller's promise.
             unsafe {
                 if fused() {
@@ -72,14 +72,6 @@ pub(crate) unsafe fn rows<T: Real>(exec: Exec<'_>, matrices: usize, product: &(d
         }
     }
 }
-
-/// The table of partial sums, for use by every participant.
-struct Sums<T>(*mut T);
-
-// SAFETY: an address; participants use disjoint parts of the table.
-unsafe impl<T: Send> Sync for Sums<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Send for Sums<T> {}
 
 /// Adds `a[depth] @ b[depth]` to `sums`.
 ///

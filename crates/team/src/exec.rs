@@ -235,15 +235,8 @@ impl<'p> Exec<'p> {
     {
         // Jobs are worth a wake unless their caller says how long they take: the leader looks at its debt between jobs
         // only, and the first may be the longest.
-        let exec = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
-        exec.fork_expected(jobs, shares, f);
-    }
-
-    fn fork_expected<F>(self, jobs: usize, shares: Shares<'_>, f: &F)
-    where
-        F: Fn(usize, Exec<'_>) + Sync,
-    {
-        let hook = self.hook;
+        let this = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
+        let hook = this.hook;
         let child = move |place: Place<'_>, job: usize| {
             let (place, budget, hook) = if jobs > shares.count() {
                 (without_members(place), 1, None)
@@ -257,14 +250,14 @@ impl<'p> Exec<'p> {
         };
         // A member takes the first chunk of its own block, so with as many jobs as tasks job `k` starts on the member that
         // leads its share.
-        let place = self.place;
+        let place = this.place;
         let tasks = shares.count();
         if let Place::Team(pool, members) = place {
             let mut leads = Claim::empty();
             (1..tasks).for_each(|task| leads.push(usize::from(members[shares.start(task) - 1])));
-            self.run_chunks(Some((pool, leads.ids())), tasks, jobs, |range| range.for_each(|job| child(place, job)));
+            this.run_chunks(Some((pool, leads.ids())), tasks, jobs, |range| range.for_each(|job| child(place, job)));
         } else {
-            self.run_chunks(None, tasks, jobs, |range| range.for_each(|job| child(place, job)));
+            this.run_chunks(None, tasks, jobs, |range| range.for_each(|job| child(place, job)));
         }
     }
 
