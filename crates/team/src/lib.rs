@@ -44,6 +44,7 @@ mod parking;
 mod place;
 mod policy;
 mod pool;
+mod relay;
 mod reserve;
 mod scope;
 mod section;

@@ -65,6 +65,16 @@ struct Running {
 
 impl Running {
     fn new(workers: usize) -> Self {
+        Self::posting_to(crate::relay::FAN, workers)
+    }
+
+    /// Sections are relayed: every participant posts to at most one other.
+    fn relaying(workers: usize) -> Self {
+        Self::posting_to(1, workers)
+    }
+
+    fn posting_to(fan: usize, workers: usize) -> Self {
+        crate::relay::MODEL_FAN.with(|model| model.set(fan));
         let inner = Arc::new(Inner::new(workers, WaitPolicy::DEFAULT, Duration::ZERO));
         inner.settings.ready.store(crate::fork::generation() + 1, std::sync::atomic::Ordering::Relaxed);
         let threads = (0..workers)
@@ -292,6 +302,48 @@ fn a_panic_on_a_worker_releases_the_barrier_and_reaches_the_leader() {
         let payload = catch_unwind(AssertUnwindSafe(section)).unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&7u32));
         gang(&running);
+        running.end();
+    });
+}
+
+#[test]
+fn a_captain_and_its_group_take_each_chunk_once() {
+    // As for the wakes: the mutations show at the second preemption, which takes minutes.
+    let deep = std::env::var_os("THREADTEAM_MODELS").is_some_and(|how| how == "deep");
+    let mutations = [Mutation::CedeByStore, Mutation::LeaveOpenShares, Mutation::JoinBackwards];
+    let (preemptions, mutations) = if deep { (2, &mutations[..]) } else { (1, &[][..]) };
+    holds_and_notices(preemptions, mutations, || {
+        let running = Running::relaying(2);
+        claimed(&running, 3, u64::MAX);
+        running.end();
+    });
+}
+
+#[test]
+fn a_captain_of_a_gang_wakes_its_group() {
+    holds_and_notices(1, &[Mutation::SkipRelayLook, Mutation::SkipPostFence, Mutation::JoinBackwards], || {
+        let running = Running::relaying(2);
+        gang(&running);
+        running.end();
+    });
+}
+
+#[test]
+fn a_captain_that_panics_leaves_no_share_of_its_group_open() {
+    let deep = std::env::var_os("THREADTEAM_MODELS").is_some_and(|how| how == "deep");
+    let (preemptions, mutations) = if deep { (2, &[Mutation::SkipRelayDrain][..]) } else { (1, &[][..]) };
+    holds_and_notices(preemptions, mutations, || {
+        let running = Running::relaying(2);
+        let body = |start: usize, _stop: usize| {
+            if start == 1 {
+                resume_unwind(Box::new(7u32));
+            }
+        };
+        let (call, data) = erase_share(&body);
+        // SAFETY: as in `claimed_on`.
+        let section = || unsafe { running.leader(u64::MAX).claimed(&running.members, Chunks::of(3, 3), call, data) };
+        let payload = catch_unwind(AssertUnwindSafe(section)).unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&7u32));
         running.end();
     });
 }

@@ -9,8 +9,10 @@ use crate::free::Claim;
 use crate::inner::Inner;
 use crate::lag;
 use crate::parking::Parking;
+use crate::relay::{self, Group};
+use crate::share::Shares;
 use crate::slot::{Call, Job, Slot};
-use crate::sync::Ordering;
+use crate::sync::{mutated, Ordering};
 use crate::trace::Kind;
 use crate::wait::{Step, Waiter, JOIN_SPIN};
 use crate::word::Word;
@@ -64,21 +66,28 @@ impl Leader<'_> {
         let participants = (members.len() + 1).min(chunks.count);
         let members = &members[..participants - 1];
         let (home, desk, number, epoch) = self.open(members);
+        let relayed = self.relays(members);
+        let several = chunks.count > participants;
         let job = Job {
             call,
             data,
             base: chunks.base,
             extra: chunks.extra,
             home: usize::from(members[0]),
-            steal: participants > 2 || chunks.count > participants,
+            steal: several || (participants > 2 && !relayed),
+            group: Group::NONE,
         };
         let (each, longer) = (chunks.count / participants, chunks.count % participants);
         let own = each + usize::from(longer > 0);
-        let mut lo = own;
-        for (at, &id) in members.iter().enumerate() {
-            let hi = lo + each + usize::from(at + 1 < longer);
-            self.slot(id).post.post(&job, Word::range(lo, hi));
-            lo = hi;
+        if relayed {
+            relay::post_chunks(self.inner, members, &job, &Shares::even(chunks.count, participants));
+        } else {
+            let mut lo = own;
+            for (at, &id) in members.iter().enumerate() {
+                let hi = lo + each + usize::from(at + 1 < longer);
+                self.slot(id).post.post(&job, Word::range(lo, hi));
+                lo = hi;
+            }
         }
         // After the posts, with the first chunk taken: with one chunk a participant this line is not touched, and
         // otherwise no locked instruction stands before the first body.
@@ -155,9 +164,14 @@ impl Leader<'_> {
     pub(crate) unsafe fn gang(&self, members: &[u16], call: Call, data: *const ()) {
         let size = members.len() + 1;
         let (home, desk, number, epoch) = self.open(members);
-        let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false };
-        for (at, &id) in members.iter().enumerate() {
-            self.slot(id).post.post(&job, Word::gang(at + 1, size));
+        let group = Group::NONE;
+        let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false, group };
+        if self.relays(members) {
+            relay::post_gang(self.inner, members, &job);
+        } else {
+            for (at, &id) in members.iter().enumerate() {
+                self.slot(id).post.post(&job, Word::gang(at + 1, size));
+            }
         }
         home.leader.gangs.add(1);
         Parking::post_fence();
@@ -174,6 +188,12 @@ impl Leader<'_> {
         if let Some(payload) = desk.take_panic() {
             resume_unwind(payload);
         }
+    }
+
+    /// Whether captains post to most of the members. Sleeping members are posted to directly: the debt and the tree of wakes
+    /// look for open shares, and a wake costs more than all posts.
+    fn relays(&self, members: &[u16]) -> bool {
+        members.len() > relay::fan() && !self.inner.parking.any_parked(members)
     }
 
     fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64, u32) {
@@ -206,11 +226,18 @@ impl Leader<'_> {
     /// Waits until no member is inside and none can enter. `watch`: a member that lags is left out of later sections.
     fn join(&self, members: &[u16], desk: &Desk, number: u64, epoch: u32, watch: bool) {
         self.record(Kind::JoinBegin, number);
-        for &id in members {
+        let wait = |id: u16| {
             let slot = self.slot(id);
             if !slot.post.is_done() {
                 self.wait_for(slot, desk, epoch, watch);
             }
+        };
+        if mutated!(JoinBackwards) {
+            members.iter().rev().for_each(|&id| wait(id));
+        } else {
+            // In this order, which has every captain before its group: a word that its captain has yet to post to looks as
+            // if it were done.
+            members.iter().for_each(|&id| wait(id));
         }
         if self.inner.epoch() != epoch {
             // A body forked, and the child started workers of its own: those of this section are not among them.

@@ -2,8 +2,10 @@
 
 use crate::lag::Lag;
 use crate::place::Place;
+use crate::relay::Group;
 use crate::sync::{mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
+use std::ops::Range;
 
 /// Runs items `start..stop` of the closure behind `data`.
 pub(crate) type Call = unsafe fn(data: *const (), start: usize, stop: usize);
@@ -20,8 +22,11 @@ pub(crate) struct Job {
     pub(crate) extra: usize,
     /// The slot whose [`Desk`] the section's leader uses.
     pub(crate) home: usize,
-    /// Whether a participant looks for chunks of the others when its own are gone.
+    /// Whether a participant looks for chunks of the others when its own are gone; of a relayed section, whether it looks
+    /// at all of them.
     pub(crate) steal: bool,
+    /// The members that the receiver of this post answers for, itself included; `NONE` unless the section is relayed.
+    pub(crate) group: Group,
 }
 
 impl Job {
@@ -44,8 +49,12 @@ pub(crate) struct Post {
     data: AtomicPtr<()>,
     base: AtomicUsize,
     extra: AtomicUsize,
+    /// The slot of the desk in the lowest ten bits, above them the group, at the top [`STEAL`]: the line stays one.
     home: AtomicUsize,
 }
+
+/// The lowest bits of `Post::home`.
+const HOME: usize = (1 << 10) - 1;
 
 /// Set in `Post::home` when participants may steal.
 const STEAL: usize = 1 << (usize::BITS - 1);
@@ -71,7 +80,8 @@ impl Post {
         self.data.store(job.data.cast_mut(), Ordering::Relaxed);
         self.base.store(job.base, Ordering::Relaxed);
         self.extra.store(job.extra, Ordering::Relaxed);
-        self.home.store(job.home | if job.steal { STEAL } else { 0 }, Ordering::Relaxed);
+        let steal = if job.steal { STEAL } else { 0 };
+        self.home.store(job.home | job.group.packed() | steal, Ordering::Relaxed);
         let release = if mutated!(RelaxedPost) { Ordering::Relaxed } else { Ordering::Release };
         self.word.store(word.0, release);
     }
@@ -87,8 +97,9 @@ impl Post {
             data: self.data.load(Ordering::Relaxed),
             base: self.base.load(Ordering::Relaxed),
             extra: self.extra.load(Ordering::Relaxed),
-            home: home & !STEAL,
+            home: home & HOME,
             steal: home & STEAL != 0,
+            group: Group::unpacked(home),
         }
     }
 
@@ -121,6 +132,26 @@ impl Post {
             }
         }
         None
+    }
+
+    /// The owner, with one chunk in hand, keeps `keep(left)` of the `left` chunks, that one included, and takes the others
+    /// out for its group. Returns the word as it stands then, and what was taken out.
+    pub(crate) fn cede(&self, keep: impl Fn(usize) -> usize) -> (Word, Range<usize>) {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            let (lo, hi) = (seen.lo(), seen.hi());
+            let end = lo + keep(hi - lo + 1) - 1;
+            let next = seen.ending_at(end);
+            if mutated!(CedeByStore) {
+                self.word.store(next.0, Ordering::Relaxed);
+                return (next, end..hi);
+            }
+            // Relaxed, as a theft: the posts publish what the captain saw when it entered.
+            match self.word.compare_exchange_weak(seen.0, next.0, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return (next, end..hi),
+                Err(now) => seen = Word(now),
+            }
+        }
     }
 
     /// A thief or the leader takes the last chunk. Emptying a word that nobody entered closes it.

@@ -43,6 +43,16 @@ pub(crate) enum Mutation {
     CountEveryWake,
     /// The worker clears its own parked bit relaxed: it may not see the posts of those that it is to wake.
     RelaxedUnpark,
+    /// A captain cuts its group's chunks off its word by a plain store.
+    CedeByStore,
+    /// A captain leaves while a share that it posted is open.
+    LeaveOpenShares,
+    /// A captain of a cancelled section leaves the shares that it posted open.
+    SkipRelayDrain,
+    /// A captain of a gang does not look for sleepers in its group.
+    SkipRelayLook,
+    /// The leader joins those at the end of the list first.
+    JoinBackwards,
     /// The waker clears the parked bit and does not store the bed.
     SkipBedStore,
     /// The post is relaxed: the job fields may arrive after the word.

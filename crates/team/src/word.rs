@@ -89,6 +89,12 @@ impl Word {
         Word(self.0 - (1 << HI))
     }
 
+    /// The chunks from `end` on taken, flags kept.
+    pub(crate) fn ending_at(self, end: usize) -> Word {
+        debug_assert!(self.lo() <= end && end <= self.hi());
+        Word(self.0 - (((self.hi() - end) as u64) << HI))
+    }
+
     /// Every chunk taken, flags kept.
     pub(crate) fn emptied(self) -> Word {
         Word((self.0 & FLAGS) | Word::range(self.hi(), self.hi()).0)
@@ -114,6 +120,15 @@ mod tests {
         assert_eq!((word.lo(), word.hi()), (3, 5));
         let word = word.without_back().without_front();
         assert!(word.is_empty() && word.is_entered() && word.leader_waits() && !word.is_done());
+    }
+
+    #[test]
+    fn chunks_taken_from_the_end_leave_the_flags_and_the_rest() {
+        let word = Word::range(2, 9).entered().with_leader_waits();
+        assert_eq!(word.ending_at(9), word);
+        let word = word.ending_at(5);
+        assert_eq!((word.lo(), word.hi()), (3, 5));
+        assert!(word.is_entered() && word.leader_waits());
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! A worker: wait for a post, take part, leave, wait.
 
+use crate::desk::Desk;
 use crate::fork;
 use crate::inner::Inner;
 use crate::lag;
 use crate::place;
-use crate::slot::Slot;
-use crate::sync::Ordering;
+use crate::relay;
+use crate::slot::{Job, Slot};
+use crate::sync::{mutated, Ordering};
 use crate::trace::{self, Kind};
 use crate::wait::{Step, Waiter};
 use crate::word::Word;
@@ -136,7 +138,7 @@ impl Worker<'_> {
 
     /// Takes part in the section behind `word`, if it is still open.
     fn serve(&self, word: Word, woken: bool) {
-        let first = if word.is_gang() {
+        let mut first = if word.is_gang() {
             None
         } else {
             match self.slot.post.try_enter(word) {
@@ -148,6 +150,9 @@ impl Worker<'_> {
         let job = self.slot.post.job();
         let desk = &self.inner.slots[job.home].desk;
         self.slot.owner.entered.add(1);
+        if job.group.relays() {
+            self.relay(&job, desk, &mut first);
+        }
         if woken {
             self.pass_wakes_on(desk);
         }
@@ -161,12 +166,17 @@ impl Worker<'_> {
         if let Err(payload) = shared {
             desk.fail(payload);
         }
+        if job.group.relays() && desk.is_cancelled() && !mutated!(SkipRelayDrain) {
+            // SAFETY: this worker is inside the section that is open on `desk`.
+            let others = job.group.others(unsafe { desk.members() });
+            others.iter().for_each(|&id| self.inner.slots[usize::from(id)].post.drain());
+        }
         self.record(Kind::ShareEnd, number);
         self.slot.leave();
     }
 
     /// The chunks of a claimed section: `chunk`, the rest of the own range, then the others'.
-    fn work(&self, job: &crate::slot::Job, desk: &crate::desk::Desk, chunk: usize, mut after: Word) {
+    fn work(&self, job: &Job, desk: &Desk, chunk: usize, mut after: Word) {
         let mut done = 1;
         // SAFETY: `try_enter` gave this chunk to this worker, which is inside the section.
         unsafe { job.run(chunk) };
@@ -185,20 +195,55 @@ impl Worker<'_> {
                 // SAFETY: `steal_back` gave this chunk to this worker.
                 unsafe { job.run(chunk) };
             }
+        }
+        if job.group.is_some() {
+            // Whether it looks further or not, a captain leaves no share of its group open: the leader waits at its join
+            // for whoever was posted to.
+            if !mutated!(LeaveOpenShares) {
+                // SAFETY: this worker is inside the section that is open on `desk`.
+                let members = unsafe { desk.members() };
+                job.group.reach(members, job.steal).for_each(|id| done += self.take_from(id, job, desk));
+            }
+        } else if job.steal {
             // SAFETY: this worker is inside the section that is open on `desk`.
             for &id in unsafe { desk.members() } {
-                while usize::from(id) != self.index && !desk.is_cancelled() {
-                    let Some((chunk, _)) = self.inner.slots[usize::from(id)].post.steal_back() else { break };
-                    done += 1;
-                    // SAFETY: `steal_back` gave this chunk to this worker.
-                    unsafe { job.run(chunk) };
+                if usize::from(id) != self.index {
+                    done += self.take_from(id, job, desk);
                 }
             }
         }
         self.slot.owner.chunks.add(done);
     }
 
-    fn pass_wakes_on(&self, desk: &crate::desk::Desk) {
+    /// Runs the chunks that member `id` has left, from the back; returns how many.
+    fn take_from(&self, id: u16, job: &Job, desk: &Desk) -> u64 {
+        let mut done = 0;
+        while !desk.is_cancelled() {
+            let Some((chunk, _)) = self.inner.slots[usize::from(id)].post.steal_back() else { break };
+            done += 1;
+            // SAFETY: `steal_back` gave this chunk to this worker.
+            unsafe { job.run(chunk) };
+        }
+        done
+    }
+
+    /// The captain of a group posts to it, before anything else: others wait for that.
+    #[inline(never)]
+    fn relay(&self, job: &Job, desk: &Desk, first: &mut Option<(usize, Word)>) {
+        // SAFETY: this worker is inside the section that is open on `desk`.
+        let members = unsafe { desk.members() };
+        match first {
+            Some((chunk, after)) => *after = relay::relay_chunks(self.inner, members, &self.slot.post, job, *chunk),
+            None => {
+                let woken = relay::relay_gang(self.inner, members, job);
+                if woken > 0 {
+                    self.record(Kind::Wake, woken as u64);
+                }
+            }
+        }
+    }
+
+    fn pass_wakes_on(&self, desk: &Desk) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
         let woken = self.inner.wake_some(members, WAKES_PASSED_ON);

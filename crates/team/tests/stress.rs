@@ -12,8 +12,11 @@ use threadteam::{Exec, Pool, Refused, Team, TeamExec, WaitOverride};
 /// A stall of this long is a hang: the longest pause of a healthy run is a few scheduler time slices.
 const STALL: Duration = Duration::from_secs(120);
 
-/// The widest pool.
+/// The widest of most pools.
 const WIDEST: u64 = 8;
+
+/// The widest of some: their sections are relayed through captains.
+const RELAYED: u64 = 40;
 
 /// Indices that one section can have.
 const LONGEST: u64 = 300;
@@ -263,7 +266,8 @@ enum Shared {
 
 /// One pool, its callers, `calls` calls each; returns how many sections reached a worker.
 fn round(random: &mut Random, calls: u64, watchdog: &Watchdog) -> u64 {
-    let width = random.between(1, WIDEST);
+    let widest = if random.below(6) == 0 { RELAYED } else { WIDEST };
+    let width = random.between(1, widest);
     let spin = [0, 5, 50, 200, 2000][random.below(5) as usize];
     let pool = Pool::builder().threads(width).idle_spin(Duration::from_micros(spin));
     let pool = pool.acquire_timeout(Duration::from_micros(random.below(300))).build().unwrap();
