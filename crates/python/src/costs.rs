@@ -1,7 +1,7 @@
 //! What a section costs, and the rule of when it pays.
 
 use crate::numbers;
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -14,8 +14,13 @@ pub(crate) fn seconds(cost: Duration) -> f64 {
 }
 
 /// A serial estimate, given in seconds.
-pub(crate) fn estimate(given: f64) -> PyResult<Duration> {
-    numbers::seconds(given, "estimate")
+pub(crate) fn estimate(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    numbers::time(given, "estimate")
+}
+
+/// How many sections a region enters: one by default.
+pub(crate) fn sections(given: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
+    given.map_or(Ok(1), |given| numbers::small_count(given, "sections"))
 }
 
 /// Dispatch cost in seconds as a function of the width, from at most twelve measured widths.
@@ -37,31 +42,50 @@ impl PyWidthCosts {
     /// Costs in seconds at widths 2, 4 and 6.
     #[staticmethod]
     #[pyo3(name = "new")]
-    fn new_(at_2: f64, at_4: f64, at_6: f64) -> PyResult<Self> {
-        let cost = |given| numbers::seconds(given, "a cost");
-        Ok(PyWidthCosts(WidthCosts::new([cost(at_2)?, cost(at_4)?, cost(at_6)?])))
+    fn new_(at_2: &Bound<'_, PyAny>, at_4: &Bound<'_, PyAny>, at_6: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let [at_2, at_4, at_6] =
+            [(at_2, "at_2"), (at_4, "at_4"), (at_6, "at_6")].map(|(cost, name)| numbers::time(cost, name));
+        Ok(PyWidthCosts(WidthCosts::new([at_2?, at_4?, at_6?])))
     }
 
     /// One cost in seconds for all widths up to 6.
     #[staticmethod]
-    fn flat(cost: f64) -> PyResult<Self> {
-        Ok(PyWidthCosts(WidthCosts::flat(numbers::seconds(cost, "cost")?)))
+    fn flat(cost: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(PyWidthCosts(WidthCosts::flat(numbers::time(cost, "cost")?)))
     }
 
     /// Costs from (width, seconds) pairs.
     #[staticmethod]
-    fn from_anchors(anchors: Vec<(usize, f64)>) -> PyResult<Self> {
-        let pairs: Vec<(usize, Duration)> = anchors
-            .iter()
-            .map(|&(width, cost)| Ok((width, numbers::seconds(cost, "a cost")?)))
-            .collect::<PyResult<_>>()?;
+    fn from_anchors(anchors: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut pairs = Vec::new();
+        for pair in anchors.try_iter()? {
+            let pair = pair?;
+            let (width, cost) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
+                PyTypeError::new_err(format!("an anchor must be a pair of a width and a time in seconds, got {pair}"))
+            })?;
+            let width = numbers::at_least_one(&width, "the width of an anchor")?.get();
+            pairs.push((width, numbers::time(&cost, "the cost of an anchor")?));
+        }
         WidthCosts::from_anchors(&pairs).map(PyWidthCosts).ok_or_else(|| {
+            let widths: Vec<usize> = pairs.iter().map(|&(width, _)| width).take(WidthCosts::MAX_ANCHORS + 1).collect();
             PyValueError::new_err(format!(
-                "anchors must be 1 to {} pairs of strictly increasing widths from 2 to 65535 and a cost, got {anchors:?}",
-                WidthCosts::MAX_ANCHORS
+                "anchors must be 1 to {} pairs whose widths rise strictly from at least 2 to at most 65535, got {} with \
+                 the widths {widths:?}",
+                WidthCosts::MAX_ANCHORS,
+                pairs.len(),
             ))
         })
     }
+
+    /// The (width, seconds) pairs that the others follow from.
+    #[getter]
+    fn anchors(&self) -> Vec<(usize, f64)> {
+        self.0.anchors().map(|(width, cost)| (width, seconds(cost))).collect()
+    }
+
+    /// The most pairs that one row has.
+    #[classattr]
+    const MAX_ANCHORS: usize = WidthCosts::MAX_ANCHORS;
 
     /// The cost in seconds of a section of `width` participants.
     fn at(&self, width: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -121,8 +145,8 @@ const CLASSES: [HostClass; 6] = [
 /// HostClass("generic")
 /// >>> tt.HostClass.detect() == tt.HostClass(tt.HostClass.detect().name)
 /// True
-#[pyclass(frozen, eq, module = "threadteam", name = "HostClass")]
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[pyclass(frozen, eq, hash, module = "threadteam", name = "HostClass")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyHostClass(HostClass);
 
 #[pymethods]
@@ -131,7 +155,7 @@ impl PyHostClass {
     fn new(name: &str) -> PyResult<Self> {
         CLASSES.into_iter().find(|class| class.name() == name).map(PyHostClass).ok_or_else(|| {
             let names: Vec<&str> = CLASSES.iter().map(|class| class.name()).collect();
-            PyKeyError::new_err(format!("no host class {name:?}; there are {}", names.join(", ")))
+            PyValueError::new_err(format!("no host class is called {name:?}; there are {}", names.join(", ")))
         })
     }
 
@@ -164,7 +188,7 @@ impl PyHostClass {
 /// >>> with tt.Pool(2, dispatch_costs=costs) as pool:
 /// ...     pool.exec().pays(3e-6), pool.exec().pays(2e-6)
 /// (True, False)
-#[pyclass(frozen, eq, module = "threadteam", name = "DispatchCosts")]
+#[pyclass(frozen, eq, from_py_object, module = "threadteam", name = "DispatchCosts")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PyDispatchCosts(pub(crate) DispatchCosts);
 
@@ -181,16 +205,23 @@ impl PyDispatchCosts {
         PyDispatchCosts(DispatchCosts::for_class(class.0))
     }
 
-    /// The row of this machine.
+    /// The row of this machine: what `threadteam calibrate` measured here, else the row of its class.
     #[staticmethod]
-    fn host_default() -> Self {
-        PyDispatchCosts(DispatchCosts::host_default())
+    pub(crate) fn host_default(py: Python<'_>) -> PyResult<Self> {
+        let calibrated = py.import("threadteam.calibrated")?.call_method0("host_row")?;
+        let class_row = || PyDispatchCosts(DispatchCosts::host_default());
+        Ok(calibrated.extract::<Option<PyDispatchCosts>>()?.unwrap_or_else(class_row))
     }
 
     /// These costs with one kind replaced.
     #[pyo3(name = "with_costs")]
     fn with_costs(&self, kind: PyDispatchKind, costs: &PyWidthCosts) -> Self {
         PyDispatchCosts(self.0.with(kind.into(), costs.0))
+    }
+
+    /// The costs of one kind, by width.
+    fn row(&self, kind: PyDispatchKind) -> PyWidthCosts {
+        PyWidthCosts(*self.0.row(kind.into()))
     }
 
     /// The cost in seconds of a section of `width` participants.
@@ -222,9 +253,13 @@ impl PyDispatchCosts {
 /// >>> tt.pays_at(3e-6, 1, 1e-6), tt.pays_at(3e-6, 2, 1e-6), tt.PAYS
 /// (True, False, 3.0)
 #[pyfunction]
-pub(crate) fn pays_at(estimate: f64, sections: u32, cost: f64) -> PyResult<bool> {
-    let cost = if cost == f64::INFINITY { Duration::MAX } else { numbers::seconds(cost, "cost")? };
-    Ok(threadteam::pays_at(self::estimate(estimate)?, sections, cost))
+pub(crate) fn pays_at(
+    estimate: &Bound<'_, PyAny>,
+    sections: &Bound<'_, PyAny>,
+    cost: &Bound<'_, PyAny>,
+) -> PyResult<bool> {
+    let cost = numbers::time_or_never(cost, "cost")?;
+    Ok(threadteam::pays_at(self::estimate(estimate)?, self::sections(Some(sections))?, cost))
 }
 
 /// The width in `1..=budget` that makes a region shortest under the caller's cost function, 1 if none pays.
@@ -236,22 +271,21 @@ pub(crate) fn pays_at(estimate: f64, sections: u32, cost: f64) -> PyResult<bool>
 /// (8, 1)
 #[pyfunction]
 pub(crate) fn width_for_by(
-    estimate: f64,
-    sections: u32,
+    estimate: &Bound<'_, PyAny>,
+    sections: &Bound<'_, PyAny>,
     budget: &Bound<'_, PyAny>,
     cost: &Bound<'_, PyAny>,
 ) -> PyResult<usize> {
     let estimate = self::estimate(estimate)?;
+    let sections = self::sections(Some(sections))?;
     let budget = numbers::at_least_one(budget, "budget")?;
     let failure = RefCell::new(None);
     let width = threadteam::width_for_by(estimate, sections, budget, |width| {
         if failure.borrow().is_some() {
             return Duration::MAX;
         }
-        let asked = cost.call1((width.get(),)).and_then(|cost| cost.extract::<f64>());
-        match asked
-            .and_then(|cost| if cost == f64::INFINITY { Ok(Duration::MAX) } else { numbers::seconds(cost, "cost") })
-        {
+        let asked = cost.call1((width.get(),)).and_then(|cost| numbers::time_or_never(&cost, "cost(width)"));
+        match asked {
             Ok(cost) => cost,
             Err(error) => {
                 *failure.borrow_mut() = Some(error);

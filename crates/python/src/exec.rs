@@ -627,9 +627,15 @@ impl PyExec {
     /// >>> import threadteam as tt
     /// >>> tt.Exec.serial().pays(1.0)
     /// False
-    #[pyo3(signature = (estimate, sections = 1, width = None))]
-    fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        let estimate = costs::estimate(estimate)?;
+    #[pyo3(signature = (estimate, sections = None, width = None), text_signature = "($self, estimate, sections=1, width=None)")]
+    fn pays(
+        &self,
+        py: Python<'_>,
+        estimate: &Bound<'_, PyAny>,
+        sections: Option<&Bound<'_, PyAny>>,
+        width: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
         let width = width.map_or(Ok(self.token.budget), |width| at_least_one(width, "width"))?;
         Ok(self.token.enter(py, "Exec.pays()")?.inner().pays(estimate, sections, width))
     }
@@ -654,9 +660,14 @@ impl PyExec {
     /// >>> with tt.Pool(2) as pool:
     /// ...     pool.exec().width_for(1.0), pool.exec().width_for(1e-9)
     /// (2, 1)
-    #[pyo3(signature = (estimate, sections = 1))]
-    fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
-        let estimate = costs::estimate(estimate)?;
+    #[pyo3(signature = (estimate, sections = None), text_signature = "($self, estimate, sections=1)")]
+    fn width_for(
+        &self,
+        py: Python<'_>,
+        estimate: &Bound<'_, PyAny>,
+        sections: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
         Ok(self.token.enter(py, "Exec.width_for()")?.inner().width_for(estimate, sections).get())
     }
 

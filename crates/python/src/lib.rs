@@ -2,6 +2,7 @@
 
 mod attach;
 mod body;
+mod calibrate;
 mod callable;
 mod capsule;
 mod costs;
@@ -58,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<costs::PyDispatchCosts>()?;
     module.add_class::<costs::PyDispatchKind>()?;
     module.add_class::<costs::PyHostClass>()?;
+    module.add_class::<calibrate::PySampler>()?;
     module.add_class::<body::NativeBody>()?;
     module.add_class::<trace::PyTrace>()?;
     module.add_class::<ledger::PyLedger>()?;

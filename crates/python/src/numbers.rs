@@ -64,10 +64,52 @@ pub(crate) fn length(given: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
         .map_err(|_| PyValueError::new_err(format!("{name} must not be negative, got {}", shown(given))))
 }
 
+/// A count of at least zero that fits 32 bits.
+pub(crate) fn small_count(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u32> {
+    u32::try_from(integer(given, name)?).map_err(|_| {
+        PyValueError::new_err(format!("{name} must be an integer from 0 to {}, got {}", u32::MAX, shown(given)))
+    })
+}
+
 /// A time in seconds, finite and not negative.
 pub(crate) fn seconds(given: f64, name: &str) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(given)
-        .map_err(|_| PyValueError::new_err(format!("{name} must be a time in seconds, zero or more, got {given}")))
+    Duration::try_from_secs_f64(given).map_err(|_| no_time(name, &given.to_string()))
+}
+
+/// [`seconds`] of any Python number.
+pub(crate) fn time(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {
+    seconds(float(given, name)?, name)
+}
+
+/// [`time`], or infinity for "never", which is [`Duration::MAX`].
+pub(crate) fn time_or_never(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {
+    let number = float(given, name)?;
+    if number == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    seconds(number, name)
+}
+
+fn float(given: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    given.extract::<f64>().map_err(|error| {
+        let py = given.py();
+        if error.is_instance_of::<PyOverflowError>(py) {
+            return no_time(name, &shown(given));
+        }
+        if error.is_instance_of::<PyTypeError>(py) {
+            let kind = given.get_type().name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
+            return PyTypeError::new_err(format!(
+                "{name} must be a time in seconds, got {} of type {kind}",
+                shown(given)
+            ));
+        }
+        // What the object's own `__float__` raised, an interrupt perhaps.
+        error
+    })
+}
+
+fn no_time(name: &str, given: &str) -> PyErr {
+    PyValueError::new_err(format!("{name} must be a time in seconds, finite and zero or more, got {given}"))
 }
 
 /// `Duration` as Python's seconds; [`Duration::MAX`], "never", is infinity.

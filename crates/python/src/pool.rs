@@ -45,7 +45,7 @@ const MOST_THREADS: usize = 1 << 15;
 /// qos : str, optional
 ///     Scheduling class of the workers on Apple systems.
 /// dispatch_costs : DispatchCosts, optional
-///     What a section is said to cost; by default as measured for this class of machine.
+///     What a section is said to cost; `DispatchCosts.host_default()` by default.
 /// domains : None
 ///     Reserved for pools over several cache domains.
 ///
@@ -117,9 +117,8 @@ impl PyPool {
         }
         let stack_size = stack_size.filter(|given| !given.is_none());
         builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
-        if let Some(costs) = dispatch_costs {
-            builder = builder.dispatch_costs(costs.0);
-        }
+        let costs = dispatch_costs.copied().map_or_else(|| PyDispatchCosts::host_default(py), Ok)?;
+        builder = builder.dispatch_costs(costs.0);
         if let Some(qos) = qos {
             builder = builder.qos(qos_of(qos)?);
         }
@@ -127,7 +126,6 @@ impl PyPool {
             builder = with_start_hook(builder, on_start)?;
         }
         let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
-        let costs = PyDispatchCosts(pool.dispatch_costs());
         let policy = PyWaitPolicy::from(pool.wait_policy());
         Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants })
     }

@@ -306,17 +306,28 @@ impl PyTeamExec {
     }
 
     /// Return whether a region gains from `width` participants; see `Exec.pays`.
-    #[pyo3(signature = (estimate, sections = 1, width = None))]
-    fn pays(&self, py: Python<'_>, estimate: f64, sections: u32, width: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        let estimate = costs::estimate(estimate)?;
+    #[pyo3(signature = (estimate, sections = None, width = None), text_signature = "($self, estimate, sections=1, width=None)")]
+    fn pays(
+        &self,
+        py: Python<'_>,
+        estimate: &Bound<'_, PyAny>,
+        sections: Option<&Bound<'_, PyAny>>,
+        width: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
         let width = width.map_or(Ok(self.token.budget), |width| at_least_one(width, "width"))?;
         Ok(self.token.enter(py, "TeamExec.pays()")?.inner().team.pays(estimate, sections, width))
     }
 
     /// Return the width that makes a region shortest; see `Exec.width_for`.
-    #[pyo3(signature = (estimate, sections = 1))]
-    fn width_for(&self, py: Python<'_>, estimate: f64, sections: u32) -> PyResult<usize> {
-        let estimate = costs::estimate(estimate)?;
+    #[pyo3(signature = (estimate, sections = None), text_signature = "($self, estimate, sections=1)")]
+    fn width_for(
+        &self,
+        py: Python<'_>,
+        estimate: &Bound<'_, PyAny>,
+        sections: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
         Ok(self.token.enter(py, "TeamExec.width_for()")?.inner().team.width_for(estimate, sections).get())
     }
 

@@ -99,6 +99,11 @@ impl WidthCosts {
         }
     }
 
+    /// The measured widths and what a section of each costs.
+    pub fn anchors(&self) -> impl Iterator<Item = (usize, Duration)> + '_ {
+        self.anchors[..self.count].iter().map(|&(width, cost)| (usize::from(width), cost))
+    }
+
     /// The least of the anchors.
     pub fn min(&self) -> Duration {
         self.anchors[..self.count].iter().map(|&(_, cost)| cost).min().unwrap_or(Duration::MAX)
@@ -171,14 +176,14 @@ const fn micros(tenths: u64) -> Duration {
 
 /// Measured at width 2 with 10 us shares on two-CPU virtual machines (AVX2 and AVX-512); the growth with the width is that
 /// of one cache-line transfer a member.
-const MEASURED: DispatchCosts = DispatchCosts {
+static MEASURED: DispatchCosts = DispatchCosts {
     team: WidthCosts::new([micros(5), micros(8), micros(11)]),
     in_pool: WidthCosts::new([micros(6), micros(9), micros(12)]),
     outside: WidthCosts::new([micros(6), micros(9), micros(12)]),
 };
 
 /// For classes that nobody measured: twice as much.
-const UNMEASURED: DispatchCosts = DispatchCosts {
+static UNMEASURED: DispatchCosts = DispatchCosts {
     team: WidthCosts::new([micros(10), micros(16), micros(22)]),
     in_pool: WidthCosts::new([micros(12), micros(18), micros(24)]),
     outside: WidthCosts::new([micros(12), micros(18), micros(24)]),
@@ -192,9 +197,13 @@ impl DispatchCosts {
 
     /// The row of a class.
     pub fn for_class(class: HostClass) -> Self {
+        *Self::of_class(class)
+    }
+
+    pub(crate) const fn of_class(class: HostClass) -> &'static Self {
         match class {
-            HostClass::X86_64Avx512 | HostClass::X86_64Avx2 => MEASURED,
-            _ => UNMEASURED,
+            HostClass::X86_64Avx512 | HostClass::X86_64Avx2 => &MEASURED,
+            _ => &UNMEASURED,
         }
     }
 
@@ -224,7 +233,8 @@ impl DispatchCosts {
         self.row(kind).at(width)
     }
 
-    fn row(&self, kind: DispatchKind) -> &WidthCosts {
+    /// The costs of one kind, by width.
+    pub fn row(&self, kind: DispatchKind) -> &WidthCosts {
         match kind {
             DispatchKind::Team => &self.team,
             DispatchKind::InPool => &self.in_pool,

@@ -1,5 +1,6 @@
 //! What can be refused, and why.
 
+use crate::cost::DispatchKind;
 use std::fmt;
 
 /// A request that cannot be served; nothing ran.
@@ -43,6 +44,14 @@ pub enum Error {
         budget: usize,
         /// The sum of the shares.
         sum: usize,
+    },
+    /// A cost was to be measured on a pool that cannot run such a section, or not now.
+    #[error("no section of {width} participants ({kind:?}) could be measured: the pool is too narrow, or its members are busy")]
+    NotMeasured {
+        /// How the section was to reach its participants.
+        kind: DispatchKind,
+        /// How many participants it was to have.
+        width: usize,
     },
 }
 

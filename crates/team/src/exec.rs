@@ -1,6 +1,6 @@
 //! The token: `budget` slots of one pool.
 
-use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
+use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass};
 use crate::error::{Error, Refused};
 use crate::foreign::{dispatch_chunks, Foreign};
 use crate::free::Claim;
@@ -437,11 +437,20 @@ impl<'p> Exec<'p> {
         if width == NonZeroUsize::MIN {
             return Duration::MAX;
         }
+        match self.charges() {
+            Some((costs, kind)) => costs.cost(kind, width),
+            None => Duration::MAX,
+        }
+    }
+
+    /// The costs of this token's sections and the kind of its dispatch; `None` when there is nothing to dispatch.
+    fn charges(&self) -> Option<(&'p DispatchCosts, DispatchKind)> {
         match self.place {
-            Place::Here => Duration::MAX,
-            Place::Pool(pool) => pool.dispatch_costs().cost(DispatchKind::Outside, width),
-            Place::Team(pool, _) => pool.dispatch_costs().cost(DispatchKind::Team, width),
-            Place::Foreign(_) => DispatchCosts::host_default().cost(DispatchKind::Outside, width),
+            Place::Here => None,
+            Place::Pool(pool) if pool.is_worker() => Some((pool.costs(), DispatchKind::InPool)),
+            Place::Pool(pool) => Some((pool.costs(), DispatchKind::Outside)),
+            Place::Team(pool, _) => Some((pool.costs(), DispatchKind::Team)),
+            Place::Foreign(_) => Some((DispatchCosts::of_class(HostClass::detect()), DispatchKind::Outside)),
         }
     }
 
@@ -452,7 +461,10 @@ impl<'p> Exec<'p> {
 
     /// The width in `1..=budget` that makes such a region shortest, 1 if none pays.
     pub fn width_for(&self, estimate: Duration, sections: u32) -> NonZeroUsize {
-        width_for_by(estimate, sections, self.budget, |width| self.dispatch_cost(width))
+        match self.charges() {
+            Some((costs, kind)) => width_for_by(estimate, sections, self.budget, |width| costs.cost(kind, width)),
+            None => NonZeroUsize::MIN,
+        }
     }
 }
 

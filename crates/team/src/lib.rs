@@ -28,6 +28,7 @@
 //! ```
 
 mod alone;
+mod calibrate;
 mod cost;
 mod desk;
 mod error;
@@ -58,6 +59,7 @@ mod wait;
 mod word;
 mod worker;
 
+pub use calibrate::Sample;
 pub use cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass, WidthCosts, PAYS};
 pub use error::{Cancelled, Error, Refused};
 pub use exec::Exec;

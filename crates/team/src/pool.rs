@@ -126,6 +126,10 @@ impl Pool {
         self.options.costs
     }
 
+    pub(crate) fn costs(&self) -> &DispatchCosts {
+        &self.options.costs
+    }
+
     /// Whether root team scopes place their members.
     pub fn pin_participants(&self) -> bool {
         self.options.pin_participants
@@ -243,8 +247,7 @@ impl Pool {
 
     /// Whether the calling thread is one of this pool's workers.
     pub(crate) fn is_worker(&self) -> bool {
-        let own = std::thread::current().id();
-        self.life.lock().handles().iter().any(|handle| handle.thread().id() == own)
+        worker::works_for(&self.inner)
     }
 }
 

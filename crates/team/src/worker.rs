@@ -11,6 +11,7 @@ use crate::sync::{mutated, Ordering};
 use crate::trace::{self, Kind};
 use crate::wait::{Step, Waiter};
 use crate::word::Word;
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
@@ -20,8 +21,27 @@ const WAKES_PASSED_ON: usize = 2;
 /// Marks a spin time in a slot that ends with the idle interval it governs.
 pub(crate) const ENDS_WITH_INTERVAL: u64 = 1 << 63;
 
+thread_local! {
+    /// The pool that this thread works for, by the address of its state, and the process it does so in.
+    static EMPLOYER: Cell<(*const Inner, u32)> = const { Cell::new((std::ptr::null(), 0)) };
+}
+
+/// Whether the calling thread is a worker of the pool whose state this is.
+#[inline]
+pub(crate) fn works_for(inner: &Inner) -> bool {
+    let (employer, process) = EMPLOYER.get();
+    // Workers of the parent are nobody's in a forked child.
+    std::ptr::eq(employer, inner) && process == fork::generation()
+}
+
 /// The loop of worker `index`, until the pool stops.
 pub(crate) fn run(inner: &Inner, index: usize) {
+    EMPLOYER.set((inner, fork::generation()));
+    work(inner, index);
+    EMPLOYER.set((std::ptr::null(), 0));
+}
+
+fn work(inner: &Inner, index: usize) {
     trace::set_lane(index + 1);
     inner.slots[index].thread.store(lag::thread_number(), Ordering::Relaxed);
     let worker = Worker { inner, index, slot: &inner.slots[index] };
