@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import threadteam as tt
+from fake_machine import V2_MOUNT, machine, tree
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from threadteam._cgroup import read_limits
-
-V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-
-
-def tree(root: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def machine(cpus: int) -> dict[str, str]:
-    files = {"sys/devices/system/cpu/online": f"0-{cpus - 1}\n"}
-    for cpu in range(cpus):
-        base = f"sys/devices/system/cpu/cpu{cpu}"
-        files[f"{base}/topology/core_cpus_list"] = f"{cpu}\n"
-        files[f"{base}/topology/physical_package_id"] = "0\n"
-    return files
 
 
 def budget(
@@ -218,18 +199,90 @@ def test_the_explanation_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in text
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the platform has no affinity masks")
-def test_a_mask_that_changed_after_import_is_reported() -> None:
-    script = (
-        "import os, warnings, threadteam as tt\n"
-        "mask = sorted(os.sched_getaffinity(0))\n"
-        "os.sched_setaffinity(0, mask[:1])\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    warnings.simplefilter('always')\n"
-        "    count = tt.cpu_budget(environ={}).count\n"
-        "print(count, len(mask) > 1, [str(w.message) for w in seen])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    count, several, messages = done.stdout.split(" ", 2)
-    assert count == "1"
-    assert ("changed from" in messages) == (several == "True")
+def test_a_number_beyond_any_machine_is_named_not_tried(tmp_path: Path) -> None:
+    for value in ("32769", "9" * 5000):
+        with pytest.raises(ValueError, match=r"THREADTEAM_NUM_THREADS is '\d+(\.\.\.)?', expected .* 32768 at most"):
+            budget(tmp_path, environ={"THREADTEAM_NUM_THREADS": value})
+    # As a cap it changes nothing.
+    assert budget(tree(tmp_path, machine(8)), range(8), {"OMP_NUM_THREADS": "9" * 5000}).count == 8
+    assert budget(tree(tmp_path, machine(8)), range(8), {"OMP_NUM_THREADS": "0004"}).count == 4
+
+
+def test_a_mask_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one CPU"):
+        budget(tmp_path, affinity=[])
+
+
+def test_offline_cpus_of_a_given_mask_do_not_count(tmp_path: Path) -> None:
+    files = {**machine(8), "sys/devices/system/cpu/online": "0-5\n", "sys/devices/system/cpu/offline": "6-7\n"}
+    found = budget(tree(tmp_path, files), affinity=range(8))
+    assert (found.count, found.source, found.affinity) == (6, "machine", frozenset(range(6)))
+
+
+def test_a_container_that_shows_less_of_the_machine_than_it_allows_loses_no_cpu(tmp_path: Path) -> None:
+    # lxcfs numbers the CPUs of the container from zero; the mask has the machine's numbers.
+    found = budget(tree(tmp_path, machine(2)), affinity=[1, 40, 41])
+    assert (found.count, found.physical, found.source) == (3, 3, "affinity")
+    assert found.domains == (frozenset({1}), frozenset({40, 41}))
+
+
+@pytest.mark.parametrize("kind", ["directory", "bytes", "dangling link"])
+@pytest.mark.parametrize(
+    "name",
+    ["proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpuset.cpus.effective"],
+)
+def test_a_file_that_cannot_be_read_is_no_limit(tmp_path: Path, name: str, kind: str) -> None:
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": V2_MOUNT,
+        "sys/fs/cgroup/cpu.max": "200000 100000\n",
+        "sys/fs/cgroup/cpuset.cpus.effective": "0-1\n",
+    }
+    root = tree(tmp_path, {**machine(8), **files})
+    (root / name).unlink()
+    if kind == "directory":
+        (root / name).mkdir()
+    elif kind == "bytes":
+        (root / name).write_bytes(b"\xff\x00\xfe 0-3\n")
+    else:
+        (root / name).symlink_to(root / "nowhere")
+    found = budget(root, range(8))
+    if name.startswith("proc"):
+        assert (found.count, found.quota) == (8, None)
+    else:
+        assert found.count == 2, "the other limit still holds"
+
+
+def test_a_mount_point_that_is_no_path_is_ignored(tmp_path: Path) -> None:
+    lines = "30 23 0:26 / relative rw - cgroup2 cgroup2 rw\n30 23 0:26 / /a\\000b rw - cgroup2 cgroup2 rw\n"
+    files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": lines}
+    assert budget(tree(tmp_path, {**machine(4), **files}), range(4)).count == 4
+
+
+FIELDS = st.text(st.sampled_from("0123456789-,:/ .maxcgroup2\\\n"), max_size=60) | st.text(max_size=40)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.fixed_dictionaries({}, optional=dict.fromkeys([
+    "proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpuset.cpus.effective",
+    "sys/devices/system/cpu/online", "sys/devices/system/cpu/offline", "sys/devices/cpu_core/cpus",
+    "sys/devices/system/cpu/cpu0/topology/core_cpus_list", "sys/devices/system/cpu/cpu0/cpu_capacity",
+    "sys/devices/system/cpu/cpu0/topology/physical_package_id", "sys/devices/system/cpu/cpu0/cache/index0/level",
+    "sys/devices/system/cpu/cpu0/cache/index0/size", "sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list",
+], FIELDS)))  # fmt: skip
+def test_whatever_the_files_hold_the_budget_is_sane(
+    tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]
+) -> None:
+    files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT, **machine(3)}
+    root = tmp_path_factory.mktemp("machine")
+    for name, text in {**files, **texts}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    found = budget(root, range(3))
+    assert 1 <= found.count <= 3
+    assert found.affinity <= frozenset(range(3))
+    assert 1 <= found.physical <= len(found.affinity)
+    assert frozenset().union(*found.domains) == found.affinity
+    assert sum(map(len, found.domains)) == len(found.affinity)
+    assert str(found).count("\n") == 0

@@ -104,6 +104,33 @@ def test_cache_sizes_are_bytes(tmp_path: Path) -> None:
     assert [cache.size for cache in tt.topology(root=tmp_path).caches] == [1024 << 10, 2024 << 10]
 
 
+def test_hybrid_cores_of_two_sockets_are_told_apart_within_a_mask(tmp_path: Path) -> None:
+    write(tmp_path, f"{BASE}/online", "0-7")
+    for cpu in range(8):
+        core(tmp_path, [cpu], cpu // 4, {3: "0-3" if cpu < 4 else "4-7"})
+        write(tmp_path, f"{BASE}/cpu{cpu}/cpu_capacity", "1024" if cpu % 4 < 2 else "512")
+    machine = tt.topology(root=tmp_path)
+    assert machine.performance == frozenset({0, 1, 4, 5})
+    seen = machine.within([1, 2, 3, 4])
+    assert (seen.performance, seen.domains) == (frozenset({1, 4}), (frozenset({1, 2, 3}), frozenset({4})))
+    # Slow cores count: whoever finishes early takes what they have left.
+    assert tt.cpu_budget(root=tmp_path, affinity=range(8), environ={}).count == 8
+
+
+def test_offline_cpus_are_named(tmp_path: Path) -> None:
+    write(tmp_path, f"{BASE}/online", "0-1")
+    write(tmp_path, f"{BASE}/offline", "2-3")
+    machine = tt.topology(root=tmp_path)
+    assert (machine.cpus, machine.offline) == (frozenset({0, 1}), frozenset({2, 3}))
+    assert machine.within([0]).offline == frozenset()
+
+
+def test_without_a_list_of_online_cpus_the_directories_are_counted(tmp_path: Path) -> None:
+    for name in ("cpu0", "cpu2", "cpufreq", "cpu10"):
+        (tmp_path / BASE / name).mkdir(parents=True)
+    assert tt.topology(root=tmp_path).cpus == frozenset({0, 2, 10})
+
+
 def test_this_machine_covers_its_mask() -> None:
     found = tt.cpu_budget(environ={})
     assert frozenset().union(*found.domains) == found.affinity

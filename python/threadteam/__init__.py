@@ -27,6 +27,7 @@ from threadteam._native import (
 )
 from threadteam.cpus import Cache, CpuBudget, Topology, cpu_budget, topology
 from threadteam.errors import (
+    CalibrationError,
     Cancelled,
     InternalError,
     IntoTeamError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PAYS",
     "Cache",
+    "CalibrationError",
     "Cancelled",
     "CpuBudget",
     "DispatchCosts",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from threadteam._files import parse_cpu_list, read_text
+from threadteam._files import parse_cpu_list, parse_int, read_text
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,14 @@ def _mounts(root: Path) -> Iterator[_Mount]:
         before, separator, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
         if separator and len(fields) >= 5 and len(rest) >= 3 and rest[0] in ("cgroup", "cgroup2"):
-            yield _Mount(
-                version=2 if rest[0] == "cgroup2" else 1,
-                controllers=frozenset(rest[2].split(",")),
-                root=PurePosixPath(_unescape(fields[3])),
-                point=PurePosixPath(_unescape(fields[4])),
-            )
+            point = PurePosixPath(_unescape(fields[4]))
+            if point.is_absolute():
+                yield _Mount(
+                    version=2 if rest[0] == "cgroup2" else 1,
+                    controllers=frozenset(rest[2].split(",")),
+                    root=PurePosixPath(_unescape(fields[3])),
+                    point=point,
+                )
 
 
 def _directories(root: Path, mount: _Mount, path: PurePosixPath) -> Iterator[Path]:
@@ -104,9 +106,8 @@ def _quota(directory: Path, version: int) -> float | None:
     else:
         fields = [(read_text(directory / name) or "").strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
     # "max" (version 2) and -1 (version 1) mean no quota; anything else that is no positive number means the same here.
-    if len(fields) != 2 or not all(field.isascii() and field.isdigit() and int(field) > 0 for field in fields):
-        return None
-    return int(fields[0]) / int(fields[1])
+    quota, period = map(parse_int, fields) if len(fields) == 2 else (None, None)
+    return quota / period if quota and period else None
 
 
 def _cpu_set(directory: Path, version: int) -> frozenset[int] | None:

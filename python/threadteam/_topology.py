@@ -44,6 +44,8 @@ class Topology:
 
     cpus: frozenset[int]
     """The CPUs that are online."""
+    offline: frozenset[int]
+    """The CPUs that the kernel names as offline: hot-unplugged, or switched off."""
     cores: tuple[frozenset[int], ...]
     """The CPUs of each physical core: more than one with simultaneous multithreading."""
     packages: tuple[frozenset[int], ...]
@@ -78,6 +80,7 @@ class Topology:
         caches = (Cache(c.level, c.kind, c.size, c.cpus & keep) for c in self.caches if c.cpus & keep)
         return Topology(
             cpus=self.cpus & keep,
+            offline=self.offline & keep,
             cores=_cut(self.cores, keep),
             packages=_cut(self.packages, keep),
             domains=_cut(self.domains, keep),
@@ -109,10 +112,12 @@ def read_topology(root: Path, fallback: frozenset[int] | None = None) -> Topolog
         Where the kernel says nothing, each CPU is its own core and all share one package and one cache.
     """
     base = root / "sys/devices/system/cpu"
-    cpus = _online(base) or fallback or frozenset(range(os.cpu_count() or 1))
+    offline = _offline(base)
+    cpus = _online(base) - offline or fallback or frozenset(range(os.cpu_count() or 1))
     caches = _caches(base, cpus)
     return Topology(
         cpus=cpus,
+        offline=offline,
         cores=_groups(cpus, (_siblings(base / f"cpu{cpu}", cpu) for cpu in sorted(cpus))),
         packages=_packages(base, cpus),
         domains=_last_level(cpus, caches),
@@ -129,7 +134,11 @@ def _online(base: Path) -> frozenset[int]:
         names = os.listdir(base)
     except OSError:
         return frozenset()
-    return frozenset(int(match[1]) for name in names if (match := re.fullmatch(r"cpu(\d+)", name)))
+    return frozenset(int(match[1]) for name in names if (match := re.fullmatch(r"cpu([0-9]{1,5})", name)))
+
+
+def _offline(base: Path) -> frozenset[int]:
+    return parse_cpu_list(read_text(base / "offline") or "")
 
 
 def _siblings(directory: Path, cpu: int) -> frozenset[int]:
@@ -206,5 +215,5 @@ def _cut(groups: tuple[frozenset[int], ...], keep: frozenset[int]) -> tuple[froz
 
 
 def _bytes(text: str) -> int | None:
-    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", text.strip())
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else None

@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.command()
 def info(json: Json = False) -> None:
-    """Show the versions, the usable CPUs and why, and the extras."""
+    """Show the versions, the usable CPUs and why, what a section costs, and the extras."""
     from threadteam.info import describe
 
     found = describe()
@@ -81,14 +81,23 @@ def info(json: Json = False) -> None:
         return
     extras = ", ".join(f"{name} {'installed' if there else 'missing'}" for name, there in found["extras"].items())
     openmp = found["openmp"] or "none found"
+    costs = found["dispatch_costs"]
+    if costs["calibrated"]:
+        origin = f"measured on this machine, {costs['file']}"
+    else:
+        unused = f"{costs['file']} is not used: {costs['problem']}" if costs["problem"] else "not calibrated"
+        origin = f"class {costs['host_class']}, {unused}; threadteam calibrate measures this machine"
+    team = duration(costs["costs"]["team"][0][1])
+    outside = duration(costs["costs"]["outside"][0][1])
     rows = {
         "threadteam": f"{found['threadteam']} on {found['python']}, {found['system']}",
         "CPU budget": found["cpu_budget"]["explained"],
+        "section cost": f"{team} in a team of 2, {outside} from outside ({origin})",
         "extras": extras,
         "OpenMP": openmp,
     }
     for name, value in rows.items():
-        print(f"{name + ':':<12} {value}")
+        print(f"{name + ':':<13} {value}")
 
 
 @app.command("run")
@@ -167,6 +176,40 @@ def compare(
         for path in written:
             console.print(f"written: {path}")
     return 0 if report.correct else WRONG_RESULT
+
+
+@app.command()
+def calibrate(json: Json = False) -> int:
+    """Measure what a section costs on this machine, and keep it.
+
+    Pools made from now on use it to decide what pays. Refused when the measurements vary too much.
+    """
+    from threadteam import calibrated
+    from threadteam.calibrate import PASSES, ROUNDS
+    from threadteam.calibrate import calibrate as measure
+
+    with _progress(PASSES * ROUNDS) as step:
+        found = measure(on_round=step)
+    problem, file = "", None
+    try:
+        file = calibrated.store(found.costs(), found.host)
+    except OSError as error:
+        problem = f"the costs were measured but not kept: {error}; set XDG_CACHE_HOME to a directory you may write to"
+    if json:
+        _print_json({**found.to_dict(), "file": None if file is None else str(file)})
+    else:
+        host = found.host
+        print(f"{host.cpu} ({host.host_class}), {host.width} CPUs, threadteam {host.version}")
+        for cell in found.cells:
+            kind = cell.kind.replace("_", " ")
+            cost = duration(cell.cost)
+            print(f"{kind:<8} width {cell.width:<4} {cost:>8}, half of the samples within {cell.spread:.0%} of it")
+    if problem:
+        _complain(problem)
+        return FAILED
+    if not json:
+        print(f"written: {file}")
+    return 0
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from threadteam._cgroup import read_limits
+from threadteam._files import format_cpu_list
 from threadteam._topology import Cache, Topology, read_topology
 
 __all__ = ["Cache", "CpuBudget", "Topology", "cpu_budget", "topology"]
@@ -27,6 +28,9 @@ def _process_mask() -> frozenset[int] | None:
 
 _MASK_AT_IMPORT = _process_mask()
 
+MOST_THREADS = 1 << 15
+"""The widest pool that can be asked for: thread stacks would fill the address space."""
+
 
 @dataclass(frozen=True)
 class CpuBudget:
@@ -41,7 +45,7 @@ class CpuBudget:
     """
 
     count: int
-    """CPUs to use: the width of a pool made without an explicit one."""
+    """CPUs to use, at least 1: the width of a pool made without an explicit one."""
     source: str
     """The rule that decided: ``"THREADTEAM_NUM_THREADS"``, ``"OMP_NUM_THREADS"``, ``"cgroup quota"``, ``"affinity"``
     or ``"machine"``."""
@@ -53,6 +57,8 @@ class CpuBudget:
     """Cores behind the allowed CPUs."""
     domains: tuple[frozenset[int], ...]
     """The allowed CPUs, grouped by the last-level cache they share."""
+    note: str = ""
+    """What a reader should know besides: the mask changed since the import, an OpenMP setting may have narrowed it."""
 
     def __str__(self) -> str:
         quota = "no quota" if self.quota is None else f"a quota of {self.quota:g}"
@@ -60,7 +66,10 @@ class CpuBudget:
             f"{count} {noun}{'s' * (count != 1)}"
             for count, noun in ((self.count, "CPU"), (self.physical, "core"), (len(self.domains), "last-level cache"))
         )
-        return f"{cpus}, decided by {self.source} ({len(self.affinity)} allowed on {cores} and {caches}, {quota})"
+        rule = ", one a core" if self.source == "machine" and self.physical < len(self.affinity) else ""
+        allowed = f"{len(self.affinity)} allowed on {cores} and {caches}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{cpus}, decided by {self.source}{rule} ({allowed}, {quota}){note}"
 
 
 def cpu_budget(
@@ -73,6 +82,10 @@ def cpu_budget(
 
     ``THREADTEAM_NUM_THREADS`` decides alone. Otherwise it is the number of CPUs in the affinity mask or the control
     group's quota, rounded up, whichever is smaller, capped by ``OMP_NUM_THREADS``.
+
+    A mask that leaves out some CPUs is taken at its word: two CPUs are two, even if they are one core. When it has all
+    of them, simultaneous multithreading does not count: one CPU a core, since a second thread on a core does not speed
+    up compute-bound work. ``threads=len(tt.cpu_budget().affinity)`` asks for the siblings too.
 
     Parameters
     ----------
@@ -91,7 +104,7 @@ def cpu_budget(
     Raises
     ------
     ValueError
-        The variable that decides holds something that is no positive integer.
+        The variable that decides holds something that is no positive integer, or `affinity` is empty.
 
     Warns
     -----
@@ -104,22 +117,41 @@ def cpu_budget(
     >>> tt.cpu_budget(environ={"THREADTEAM_NUM_THREADS": "3"}).count
     3
     """
-    base = Path(root)
     environ = os.environ if environ is None else environ
-    mask = _checked_mask() if affinity is None else frozenset(affinity)
-    machine = read_topology(base, fallback=mask)
-    limits = read_limits(base)
-    allowed = machine.cpus if mask is None else mask
+    if affinity is not None:
+        mask: frozenset[int] | None = frozenset(affinity)
+        if not mask:
+            raise ValueError("affinity must name at least one CPU, got none; leave it out to read the process's mask")
+        return _budget(Path(root), environ, mask)
+    change = _mask_change()
+    if change:
+        _warn(change)
+    return _budget(Path(root), environ, _process_mask(), change)
+
+
+def detected_width() -> int:
+    """Return the count of `cpu_budget` without the environment's say: how many CPUs there are to measure."""
+    return _budget(Path("/"), {}, _process_mask()).count
+
+
+def _budget(root: Path, environ: Mapping[str, str], mask: frozenset[int] | None, note: str = "") -> CpuBudget:
+    machine = read_topology(root, fallback=mask)
+    limits = read_limits(root)
+    allowed = machine.cpus if mask is None else mask - machine.offline or mask
     allowed = (allowed & limits.cpus if limits.cpus else allowed) or allowed
     seen = machine.within(allowed)
-    count, source = _decide(environ, allowed, machine.cpus, limits.quota)
+    # The mask is the kernel's word. A container may show less of the machine below /sys than it allows.
+    unseen = allowed - machine.cpus
+    cores = len(seen.cores) + len(unseen)
+    count, source = _decide(environ, allowed, machine.cpus, cores, limits.quota)
     return CpuBudget(
         count=count,
         source=source,
         affinity=allowed,
         quota=limits.quota,
-        physical=len(seen.cores) or len(allowed),
-        domains=seen.domains or (allowed,),
+        physical=cores,
+        domains=seen.domains + ((unseen,) if unseen else ()),
+        note=note or (_narrowing_setting(environ) if source == "affinity" else ""),
     )
 
 
@@ -146,14 +178,16 @@ def topology(*, root: str | os.PathLike[str] = "/") -> Topology:
 
 
 def _decide(
-    environ: Mapping[str, str], allowed: frozenset[int], machine: frozenset[int], quota: float | None
+    environ: Mapping[str, str], allowed: frozenset[int], machine: frozenset[int], cores: int, quota: float | None
 ) -> tuple[int, str]:
     explicit = _variable(environ, "THREADTEAM_NUM_THREADS", a_list=False)
     if explicit is not None:
+        if explicit > MOST_THREADS:
+            raise _unusable(environ, "THREADTEAM_NUM_THREADS", f"a positive integer, {MOST_THREADS} at most")
         return explicit, "THREADTEAM_NUM_THREADS"
-    count, source = max(len(allowed), 1), "affinity" if allowed < machine else "machine"
+    count, source = (cores, "machine") if allowed >= machine else (len(allowed), "affinity")
     if quota is not None and math.ceil(quota) < count:
-        count, source = max(math.ceil(quota), 1), "cgroup quota"
+        count, source = math.ceil(quota), "cgroup quota"
     cap = _variable(environ, "OMP_NUM_THREADS", a_list=True)
     if cap is not None and cap < count:
         count, source = cap, "OMP_NUM_THREADS"
@@ -166,22 +200,40 @@ def _variable(environ: Mapping[str, str], name: str, *, a_list: bool) -> int | N
     if not value:
         return None
     levels = [level.strip() for level in value.split(",")] if a_list else [value]
-    if not all(level.isascii() and level.isdigit() and int(level) > 0 for level in levels):
-        raise ValueError(
-            f"the environment variable {name} is {environ[name]!r}, expected a positive integer; "
-            f"set it to the number of threads, or unset it to detect the CPUs"
-        )
-    return int(levels[0])
+    if not all(level.isascii() and level.isdigit() and level.strip("0") for level in levels):
+        raise _unusable(environ, name, "a positive integer")
+    # Python refuses to read thousands of digits, and a number of ten is beyond all that counts here.
+    return int(levels[0].lstrip("0")[:10])
 
 
-def _checked_mask() -> frozenset[int] | None:
+def _unusable(environ: Mapping[str, str], name: str, expected: str) -> ValueError:
+    value = environ[name] if len(environ[name]) <= 60 else f"{environ[name][:57]}..."
+    return ValueError(
+        f"the environment variable {name} is {value!r}, expected {expected}; "
+        f"set it to the number of threads, or unset it to detect the CPUs"
+    )
+
+
+def _mask_change() -> str:
     mask = _process_mask()
-    if mask is not None and _MASK_AT_IMPORT is not None and mask != _MASK_AT_IMPORT:
-        warnings.warn(
-            f"the affinity mask of this process changed from {len(_MASK_AT_IMPORT)} to {len(mask)} CPUs since "
-            "threadteam was imported (some OpenMP settings do that); pools made from now on use the new mask, pass "
-            "threads= to decide yourself",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return mask
+    if mask is None or _MASK_AT_IMPORT is None or mask == _MASK_AT_IMPORT:
+        return ""
+    before, now = (f"{len(cpus)} ({format_cpu_list(cpus)})" for cpus in (_MASK_AT_IMPORT, mask))
+    return f"the affinity mask of this process changed from {before} to {now} CPUs since threadteam was imported"
+
+
+def _warn(change: str) -> None:
+    warnings.warn(
+        f"{change} (some OpenMP settings do that); pools made from now on use the new mask, pass threads= to decide "
+        "yourself",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _narrowing_setting(environ: Mapping[str, str]) -> str:
+    """Name the OpenMP setting that may have narrowed the mask before threadteam was imported."""
+    for name in ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"):
+        if environ.get(name, "").strip().lower() not in ("", "false", "disabled", "none"):
+            return f"{name} is set, with which an OpenMP runtime that is loaded first narrows the mask"
+    return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 
 __all__ = [
+    "CalibrationError",
     "Cancelled",
     "Fail",
     "InternalError",
@@ -313,6 +314,17 @@ class MissingExtra(ThreadteamError, ImportError):
     --------
     >>> import threadteam as tt
     >>> issubclass(tt.MissingExtra, ImportError)
+    True
+    """
+
+
+class CalibrationError(ThreadteamError):
+    """What a section costs could not be measured: the measurements vary too much, or there is one CPU only.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> issubclass(tt.CalibrationError, tt.ThreadteamError)
     True
     """
 

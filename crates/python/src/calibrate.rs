@@ -23,17 +23,18 @@ impl PySampler {
         pool.map(PySampler).map_err(|error| errors::from_core(py, &error))
     }
 
-    /// Seconds of one section beyond one of its shares, as the mean over so many sections; noise may make it negative.
+    /// Seconds of one section beyond one of its shares, which noise may make negative, and the members that took part:
+    /// means over so many sections.
     fn take(
         &self,
         py: Python<'_>,
         kind: PyDispatchKind,
         width: &Bound<'_, PyAny>,
         sections: &Bound<'_, PyAny>,
-    ) -> PyResult<f64> {
+    ) -> PyResult<(f64, f64)> {
         let (width, sections) = (numbers::at_least_one(width, "width")?, numbers::small_count(sections, "sections")?);
         let sample = py.detach(|| Sample::take(&self.0, kind.into(), width, sections));
         let sample = sample.map_err(|error| errors::from_core(py, &error))?;
-        Ok(sample.section.as_secs_f64() - sample.share.as_secs_f64())
+        Ok((sample.section.as_secs_f64() - sample.share.as_secs_f64(), sample.members))
     }
 }

@@ -41,12 +41,15 @@ const WARM_UP: u32 = 100;
 /// # assert_eq!(pool.dispatch_costs(), costs);
 /// # Ok::<(), threadteam::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// One section of as many shares as participants.
     pub section: Duration,
     /// One of its shares alone on the calling thread.
     pub share: Duration,
+    /// Members that took part in a section, on average: fewer than `width - 1` when they were kept out, by other
+    /// programs perhaps, and the sample says little about what they would have cost.
+    pub members: f64,
 }
 
 impl Sample {
@@ -66,14 +69,14 @@ impl Sample {
         }
         let mut exec = Exec::new(pool, width.get())?;
         match kind {
-            DispatchKind::Outside => Some(Self::of(exec, sections)),
-            DispatchKind::Team => exec.team(|mut team| Self::of(team.exec(), sections)).ok(),
+            DispatchKind::Outside => Some(Self::of(pool, exec, sections)),
+            DispatchKind::Team => exec.team(|mut team| Self::of(pool, team.exec(), sections)).ok(),
             DispatchKind::InPool => in_pool(pool, width, sections),
         }
         .ok_or(not_measured)
     }
 
-    fn of(mut exec: Exec<'_>, sections: u32) -> Self {
+    fn of(pool: &Pool, mut exec: Exec<'_>, sections: u32) -> Self {
         let width = exec.budget().get();
         for _ in 0..WARM_UP {
             section(&mut exec, width);
@@ -83,10 +86,13 @@ impl Sample {
             share(0..ITEMS);
         }
         let between = Instant::now();
+        let entered = pool.stats().entered;
         for _ in 0..sections {
             section(&mut exec, width);
         }
-        Sample { share: (between - start) / sections, section: between.elapsed() / sections }
+        let section = between.elapsed() / sections;
+        let members = pool.stats().entered.saturating_sub(entered) as f64 / f64::from(sections);
+        Sample { section, share: (between - start) / sections, members }
     }
 
     /// What the section took beyond its share; zero when the share happened to be measured slower.
@@ -100,7 +106,7 @@ fn in_pool(pool: &Pool, width: NonZeroUsize, sections: u32) -> Option<Sample> {
     let sample = Mutex::new(None);
     let told = Exec::new(pool, 2).ok()?.broadcast(|index| {
         if index == 1 {
-            let taken = Exec::new(pool, width.get()).map(|exec| Sample::of(exec, sections));
+            let taken = Exec::new(pool, width.get()).map(|exec| Sample::of(pool, exec, sections));
             *sample.lock().unwrap_or_else(PoisonError::into_inner) = taken.ok();
         }
     });

@@ -4,7 +4,19 @@
 //! down to the kernel, and can only divide what it was given. A [`Team`] or [`TeamExec`] reserves members, so that shares
 //! may wait for each other. Nothing is ambient: no global pool, no thread-local pool, no thread before a pool is built.
 //!
-//! `PROTOCOL.md` beside this crate describes how a section is dispatched.
+//! | To | Use |
+//! | --- | --- |
+//! | run a loop on the CPUs that were granted | [`Exec::for_ranges`] |
+//! | run jobs that may go parallel themselves | [`Exec::fork`], [`Exec::fork_sized`] |
+//! | run a kernel with barriers | [`Exec::broadcast`], [`Exec::team`] and [`Participant::barrier`] |
+//! | hold members for many sections | [`Pool::into_team`], [`Exec::reserve`] |
+//! | hand the CPUs to another library | [`Exec::external`] |
+//! | decide whether that pays | [`Exec::sized_for`], [`Exec::width_for`], [`pays_at`] |
+//! | say what a section costs here | [`PoolBuilder::dispatch_costs`], [`Sample`] |
+//! | see what ran where | [`Pool::stats`], [`trace`] |
+//!
+//! `PROTOCOL.md` beside this crate describes how a section is dispatched. The crate depends on `libc`, `atomic-wait` and
+//! `thiserror`, and on nothing else of its workspace.
 //!
 //! # Examples
 //!
@@ -56,6 +68,7 @@ mod sync;
 mod team;
 pub mod trace;
 mod wait;
+mod width;
 mod word;
 mod worker;
 
@@ -74,3 +87,8 @@ pub use team::{Participant, TeamExec};
 /// The panic payload of a section whose process was forked by one of its bodies: in the child its workers do not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkedInside;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,7 @@ use crate::inner::Inner;
 use crate::policy::{Qos, WaitPolicy};
 use crate::stats::Stats;
 use crate::trace::Trace;
+use crate::width;
 use crate::worker;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -351,7 +352,8 @@ impl Default for PoolBuilder {
 }
 
 impl PoolBuilder {
-    /// Participants, the caller included; the default is what this process may use at once.
+    /// Participants, the caller included; the default is what this process may use at once: its affinity mask and its
+    /// control group's quota, and one participant a core where the mask has the whole machine.
     pub fn threads(mut self, n: usize) -> Self {
         self.threads = Some(n);
         self
@@ -426,7 +428,7 @@ impl PoolBuilder {
         let threads = match self.threads {
             Some(0) => return Err(Error::ZeroThreads),
             Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            None => width::default_width().get(),
         };
         if threads > MAX_WORKERS + 1 {
             return Err(Error::TooManyThreads { wanted: threads, most: MAX_WORKERS + 1 });

@@ -1,8 +1,11 @@
 //! The cost model: anchors, interpolation, extrapolation, ties, and what a token charges.
 
 use std::num::NonZeroUsize;
+use std::sync::Mutex;
 use std::time::Duration;
-use threadteam::{pays_at, width_for_by, DispatchCosts, DispatchKind, Exec, HostClass, Pool, WidthCosts, PAYS};
+use threadteam::{
+    pays_at, width_for_by, DispatchCosts, DispatchKind, Error, Exec, HostClass, Pool, Sample, WidthCosts, PAYS,
+};
 
 fn nz(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).unwrap()
@@ -115,6 +118,56 @@ fn tokens_charge_their_own_kind_and_nothing_to_dispatch_costs_for_ever() {
 }
 
 #[test]
+fn a_worker_charges_its_own_kind_on_its_pool_and_not_on_another() {
+    let costs = DispatchCosts::new(WidthCosts::flat(us(1)), WidthCosts::flat(us(2)), WidthCosts::flat(us(3)));
+    let pool = || Pool::builder().threads(2).dispatch_costs(costs).acquire_timeout(us(60_000_000)).build().unwrap();
+    let (own, other) = (pool(), pool());
+    let seen = Mutex::new(Vec::new());
+    let charge = |pool: &Pool| {
+        let exec = Exec::new(pool, 2).unwrap();
+        // Of 8 us, `PAYS` times 2 us is what a worker pays; from outside it would be 9.
+        (exec.dispatch_cost(nz(2)), exec.width_for(us(8), 1).get())
+    };
+    Exec::new(&own, 2)
+        .unwrap()
+        .broadcast(|index| {
+            let charges = (index, charge(&own), charge(&other));
+            seen.lock().unwrap().push(charges);
+        })
+        .unwrap();
+    let mut seen = seen.into_inner().unwrap();
+    seen.sort();
+    assert_eq!(seen, [(0, (us(3), 1), (us(3), 1)), (1, (us(2), 2), (us(3), 1))]);
+}
+
+#[test]
+fn a_sample_runs_the_sections_that_it_times() {
+    let pool = Pool::builder().threads(3).acquire_timeout(us(60_000_000)).build().unwrap();
+    for (kind, width) in [(DispatchKind::Outside, 3), (DispatchKind::Team, 3), (DispatchKind::InPool, 2)] {
+        let before = pool.stats().sections;
+        let sample = Sample::take(&pool, kind, nz(width), 40).unwrap();
+        assert!(pool.stats().sections - before >= 40, "{kind:?}");
+        assert!(sample.share > Duration::ZERO && sample.section > Duration::ZERO, "{kind:?}: {sample:?}");
+        assert!((0.0..=width as f64 - 1.0).contains(&sample.members), "{kind:?}: {sample:?}");
+    }
+}
+
+#[test]
+fn a_section_that_the_pool_cannot_have_is_not_measured() {
+    let pool = Pool::builder().threads(2).build().unwrap();
+    for (kind, width, sections) in [
+        (DispatchKind::Team, 3, 10),
+        (DispatchKind::Outside, 1, 10),
+        (DispatchKind::InPool, 2, 10),
+        (DispatchKind::Outside, 2, 0),
+    ] {
+        assert_eq!(Sample::take(&pool, kind, nz(width), sections), Err(Error::NotMeasured { kind, width }));
+    }
+    let sample = Sample { section: us(3), share: us(5), members: 1.0 };
+    assert_eq!(sample.cost(), Duration::ZERO, "noise can make a share slower than its section");
+}
+
+#[test]
 fn every_class_has_a_row_and_a_name_and_costs_that_do_not_fall() {
     let classes = [
         (HostClass::X86_64Avx512, "x86_64-avx512"),
@@ -131,6 +184,7 @@ fn every_class_has_a_row_and_a_name_and_costs_that_do_not_fall() {
             let row: Vec<Duration> = (2..70).map(|width| costs.cost(kind, nz(width))).collect();
             assert!(row.windows(2).all(|pair| pair[0] <= pair[1]), "{name} {kind:?}");
             assert_eq!(costs.min_cost(kind), row[0]);
+            assert!(row[0] >= Duration::from_nanos(500) && row[0] < us(3), "{name} {kind:?}");
         }
     }
     assert_eq!(DispatchCosts::host_default(), DispatchCosts::for_class(HostClass::detect()));

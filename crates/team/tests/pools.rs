@@ -73,7 +73,10 @@ fn a_budget_is_clamped_to_the_width_and_never_zero() {
 #[test]
 fn without_a_width_the_pool_takes_what_the_process_may_use() {
     let pool = Pool::builder().lazy(true).build().unwrap();
-    assert_eq!(pool.width(), std::thread::available_parallelism().unwrap());
+    // Fewer where a core runs several threads.
+    assert!(pool.width() <= std::thread::available_parallelism().unwrap());
+    let again = Pool::builder().lazy(true).build().unwrap();
+    assert_eq!(pool.width(), again.width());
 }
 
 #[test]
