@@ -34,6 +34,10 @@ def tool(name: str) -> str:
 FAST = [
     Check("rustfmt", ["cargo", "fmt", "--all", "--check"]),
     Check("rustfmt of the benchmark", ["cargo", "fmt", "--check", "--manifest-path", "benchmarks/dispatch/Cargo.toml"]),
+    Check(
+        "rustfmt of the native twins",
+        ["cargo", "fmt", "--check", "--manifest-path", "benchmarks/python_call/native/Cargo.toml"],
+    ),
     Check("ruff format", [tool("ruff"), "format", "--check", *PYTHON_TREES]),
     Check("ruff check", [tool("ruff"), "check", *PYTHON_TREES]),
     Check("mypy --strict", [tool("mypy")]),

@@ -1,8 +1,8 @@
 """What one parallel section costs when it is called from Python.
 
-Compares threadteam (native and Python bodies) with numba's ``prange`` on each threading layer and with
-``concurrent.futures``. Every system runs in a process of its own; the processes take turns round by round, so that all
-see the same machine, and a ratio is formed inside a round.
+Compares threadteam (native and Python bodies) with the same sections led from Rust, with numba's ``prange`` on each
+threading layer and with ``concurrent.futures``. Every system runs in a process of its own; the processes take turns
+round by round, so that all see the same machine, and a ratio is formed inside a round.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from systems import SYSTEMS
+from twin import build
 
 REFERENCE = "threadteam"
 SERIAL = "serial"
+OF_TASKS = {REFERENCE: "tasks.threadteam", SERIAL: "tasks.loop"}
+"""What tasks are compared with instead."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,24 @@ class Scenario:
     gap_ns: int = 0
     sections: int = 2000
     seconds: float = 0.1
+    batch: int = 1
+    """Sections between two time stamps; the figures are for one."""
+    tasks: int = 0
+    """Empty Python functions of a section, instead of native bodies; the figures are for one of them."""
 
 
 SCENARIOS = {
     "empty": Scenario("one empty body per thread", 0),
+    "empty-batched": Scenario("the same, twenty between two time stamps", 0, batch=20),
     "work-2us": Scenario("one 2 us body per thread", 2_000),
     "work-20us": Scenario("one 20 us body per thread", 20_000),
     "work-200us": Scenario("one 200 us body per thread", 200_000, sections=300),
     "gap-1ms": Scenario("caller busy for 1 ms, then one 20 us body per thread", 20_000, 1_000_000, 50, 0.2),
     "gap-20ms": Scenario("caller busy for 20 ms, then one 20 us body per thread", 20_000, 20_000_000, 5, 0.5),
+    **{
+        f"tasks-{count}": Scenario(f"{count} empty Python functions; times are for one", 0, tasks=count)
+        for count in (1, 10, 100, 1000, 10_000)
+    },
 }
 
 
@@ -85,6 +97,8 @@ class Child:
             "gap_ns": scenario.gap_ns,
             "sections": scenario.sections,
             "seconds": scenario.seconds,
+            "batch": scenario.batch,
+            "tasks": scenario.tasks,
         }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -136,7 +150,10 @@ def main() -> int:
             for name, entry in entries.items():
                 print(f"{kind:<9} {name:<22} {entry.about}")
         return 0
-    names = [name for name in SYSTEMS if name in (SERIAL, REFERENCE) or wanted(options.systems, name)]
+    always = {SERIAL, REFERENCE, *OF_TASKS.values()}
+    names = [name for name in SYSTEMS if name in always or wanted(options.systems, name)]
+    progress("building the native twins")
+    build()
     scenarios = {name: scenario for name, scenario in SCENARIOS.items() if wanted(options.scenarios, name)}
     children: dict[str, Child] = {}
     skipped: dict[str, str] = {}
@@ -157,7 +174,10 @@ def main() -> int:
         print(heading(report))
         for name, scenario in scenarios.items():
             foreign, since = foreign_seconds(children), time.monotonic()
-            figures = run(name, scenario, children, options.rounds)
+            takers = {
+                system: child for system, child in children.items() if SYSTEMS[system].tasks == bool(scenario.tasks)
+            }
+            figures = run(name, scenario, takers, options.rounds)
             company = (foreign_seconds(children) - foreign) / (time.monotonic() - since)
             report["scenarios"][name] = {"company": company, **summary(scenario, figures)}
             print(table(name, report["scenarios"][name]))
@@ -223,6 +243,7 @@ def run(name: str, scenario: Scenario, children: dict[str, Child], rounds: int) 
 def summary(scenario: Scenario, figures: dict[str, Figures]) -> dict:
     """Reduce the rounds to quantiles and ratios. Times in ns."""
     bodies = [body for of_system in figures.values() for body in of_system.body_ns]
+    serial, reference = (OF_TASKS[name] if scenario.tasks else name for name in (SERIAL, REFERENCE))
     systems = {}
     for name, own in figures.items():
         pooled = own.pooled()
@@ -231,8 +252,9 @@ def summary(scenario: Scenario, figures: dict[str, Figures]) -> dict:
             "median_ns": quantile(pooled, 0.5),
             "p90_ns": quantile(pooled, 0.9),
             "p99_ns": quantile(pooled, 0.99),
-            "x_serial": ratio(own, figures.get(SERIAL)),
-            "x_threadteam": ratio(own, figures.get(REFERENCE)),
+            "x_serial": ratio(own, figures.get(serial)),
+            "x_threadteam": ratio(own, figures.get(reference)),
+            "over_native_ns": difference(own, figures.get(SYSTEMS[name].twin or "")),
             "round_medians_ns": own.medians(),
         }
     return {
@@ -248,6 +270,14 @@ def ratio(own: Figures, other: Figures | None) -> float | None:
     if other is None:
         return None
     return statistics.median(a / b for a, b in zip(own.medians(), other.medians(), strict=True))
+
+
+def difference(own: Figures, twin: Figures | None) -> list[float] | None:
+    """Quartiles over the rounds of the difference of medians: what the call from Python adds to its native twin."""
+    if twin is None:
+        return None
+    differences = sorted(a - b for a, b in zip(own.medians(), twin.medians(), strict=True))
+    return [quantile(differences, q) for q in (0.25, 0.5, 0.75)]
 
 
 def quantile(ordered: list[float], q: float) -> float:
@@ -289,15 +319,20 @@ def table(name: str, scenario: dict) -> str:
     body = scenario["body_ns"]
     if body["claimed"]:
         lines.append(f"  a {body['claimed']:.0f} ns body took {body['measured']:.0f} ns, the call from Python included")
-    lines.append(f"  {'':<22} {'median':>10} {'p90':>10} {'p99':>10} {'x serial':>9} {'x threadteam':>13}")
+    columns = f"{'median':>10} {'p90':>10} {'p99':>10} {'x serial':>9} {'x threadteam':>13}"
+    lines.append(f"  {'':<22} {columns} {'over native, quartiles':>24}")
     for system, figures in scenario["systems"].items():
         times = " ".join(f"{duration(figures[key]):>10}" for key in ("median_ns", "p90_ns", "p99_ns"))
         ratios = f"{factor(figures['x_serial']):>9} {factor(figures['x_threadteam']):>13}"
-        lines.append(f"  {system:<22} {times} {ratios}")
+        over = figures["over_native_ns"]
+        more = "" if over is None else f"{', '.join(f'{ns:.0f}' for ns in over)} ns"
+        lines.append(f"  {system:<22} {times} {ratios} {more:>24}".rstrip())
     return "\n".join(lines) + "\n"
 
 
 def duration(ns: float) -> str:
+    if abs(ns) < 99.95:
+        return f"{ns:.1f} ns"
     if abs(ns) < 9_999.5:
         return f"{ns:.0f} ns"
     if abs(ns) < 9_999_500:

@@ -6,110 +6,27 @@ the threads of one system must not disturb another.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-
-Section = Callable[[], object]
-"""One call of it runs one parallel section."""
-
-LINE = 16
-"""Words of 8 bytes between the results of two parts, so that no two share a cache line or its neighbour."""
-
-
-class Unavailable(Exception):
-    """The system cannot run here; the message says why."""
-
-
-@dataclass
-class Work:
-    """What one section does: ``parts`` bodies of ``steps`` dependent multiplications each.
-
-    The first word of ``data`` is the number of steps; the result of part ``i`` goes to word ``(i + 1) * LINE``.
-    """
-
-    parts: int
-    data: np.ndarray
-
-    @classmethod
-    def of(cls, parts: int) -> Work:
-        """Work without steps."""
-        return cls(parts, np.zeros((parts + 1) * LINE, dtype=np.int64))
-
-    @property
-    def address(self) -> int:
-        return self.data.ctypes.data
-
-    def set_steps(self, steps: int) -> None:
-        self.data[0] = steps
-
-    def results(self) -> list[int]:
-        return self.data[LINE::LINE].tolist()
-
-    def forget(self) -> None:
-        self.data[LINE:] = 0
-
-
-class Bodies:
-    """The native bodies, compiled by numba."""
-
-    def __init__(self) -> None:
-        import numba
-        from numba import types
-
-        @numba.njit(nogil=True)
-        def chain(steps, seed):
-            # Every multiplication needs the one before; the shift keeps a compiler from regrouping them. The result is
-            # never zero, so a part that did not run is seen.
-            state = np.uint64(0x2545F4914F6CDD1D) + np.uint64(seed)
-            for _ in range(steps):
-                state = (state ^ (state >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-            return np.int64(state | np.uint64(1))
-
-        line = LINE
-
-        @numba.cfunc(types.void(types.int64, types.int64, types.voidptr))
-        def ranges(start, stop, data):
-            words = numba.carray(data, (1 << 20,), np.int64)
-            for part in range(start, stop):
-                words[(part + 1) * line] = chain(words[0], part)
-
-        @numba.cfunc(types.void(types.int64, types.voidptr))
-        def index(part, data):
-            words = numba.carray(data, (1 << 20,), np.int64)
-            words[(part + 1) * line] = chain(words[0], part)
-
-        self.chain = chain
-        self.ranges = ranges
-        self.index = index
-        prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-        self.call_ranges = prototype(ranges.address)
-        """The range body as a plain ``ctypes`` function, which releases the interpreter lock while it runs."""
-
-
-def steps_lasting(bodies: Bodies, nanoseconds: float) -> int:
-    """The number of steps that take so long: from the fastest of twenty long chains."""
-    if nanoseconds == 0:
-        return 0
-    trial = 200_000
-    bodies.chain(1, 0)
-    best = float("inf")
-    for _ in range(20):
-        start = time.perf_counter_ns()
-        bodies.chain(trial, 0)
-        best = min(best, time.perf_counter_ns() - start)
-    return max(1, round(nanoseconds * trial / best))
+from twin import twin
+from work import LINE, Bodies, Section, Unavailable, Work
 
 
 @contextmanager
 def serial(bodies: Bodies, work: Work, _threads: int) -> Iterator[Section]:
     call, parts, address = bodies.call_ranges, work.parts, work.address
     yield lambda: call(0, parts, address)
+
+
+@contextmanager
+def threadteam_serial(bodies: Bodies, work: Work, _threads: int) -> Iterator[Section]:
+    tt = import_threadteam()
+    body = tt.native(bodies.ranges, data=work.data)
+    for_ranges, parts = tt.Exec.serial().for_ranges, work.parts
+    yield lambda: for_ranges(parts, 1, body)
 
 
 @contextmanager
@@ -247,21 +164,64 @@ def futures_submit(bodies: Bodies, work: Work, threads: int) -> Iterator[Section
         yield section
 
 
+def task(item: int) -> int:
+    """An empty Python function."""
+    return item
+
+
+@contextmanager
+def tasks_loop(_bodies: Bodies, work: Work, _threads: int) -> Iterator[Section]:
+    yield lambda: [task(item) for item in range(work.tasks)]
+
+
+@contextmanager
+def tasks_serial(_bodies: Bodies, work: Work, _threads: int) -> Iterator[Section]:
+    tt = import_threadteam()
+    mapped = tt.Exec.serial().map
+    yield lambda: mapped(task, range(work.tasks))
+
+
+@contextmanager
+def tasks_threadteam(_bodies: Bodies, work: Work, threads: int) -> Iterator[Section]:
+    tt = import_threadteam()
+    with tt.Pool(threads) as pool, pool.exec() as token:
+        mapped = token.map
+        yield lambda: mapped(task, range(work.tasks))
+
+
+@contextmanager
+def tasks_futures(_bodies: Bodies, work: Work, threads: int) -> Iterator[Section]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(threads) as executor:
+        run = executor.map
+        yield lambda: list(run(task, range(work.tasks)))
+
+
 @dataclass(frozen=True)
 class System:
-    """A way to run a section, what it is, and the environment its process needs."""
+    """A way to run a section, what it is, the environment its process needs, and its native twin."""
 
     open: Callable
     about: str
     environment: tuple[tuple[str, str], ...] = ()
+    twin: str | None = None
+    tasks: bool = False
+    """Whether a section calls Python functions and returns what they did, instead of running the native body."""
 
 
 SYSTEMS = {
     "serial": System(serial, "one ctypes call of the native body for all parts"),
     "serial.njit": System(njit_serial, "the same loop as a numba.njit function"),
-    "threadteam": System(threadteam_ranges, "Exec.for_ranges, native body, plain token"),
-    "threadteam.team": System(threadteam_team, "Exec.for_ranges, native body, team token"),
-    "threadteam.run": System(threadteam_run, "TeamExec.run, native body"),
+    # Each twin stands beside its call: the machine's clock moves, and neighbours see the same of it.
+    "native.serial": System(twin("serial"), "Exec::for_ranges on the serial token, from Rust"),
+    "threadteam.serial": System(threadteam_serial, "Exec.for_ranges, native body, serial token", twin="native.serial"),
+    "native": System(twin("plain"), "Exec::for_ranges on a plain token, from Rust"),
+    "threadteam": System(threadteam_ranges, "Exec.for_ranges, native body, plain token", twin="native"),
+    "native.team": System(twin("team"), "Exec::for_ranges on a team token, from Rust"),
+    "threadteam.team": System(threadteam_team, "Exec.for_ranges, native body, team token", twin="native.team"),
+    "native.run": System(twin("run"), "TeamExec::run, from Rust"),
+    "threadteam.run": System(threadteam_run, "TeamExec.run, native body", twin="native.run"),
     "threadteam.python": System(threadteam_ranges_python, "Exec.for_ranges, Python body that calls the native one"),
     "threadteam.run.python": System(threadteam_run_python, "TeamExec.run, Python body that calls the native one"),
     **{
@@ -270,4 +230,8 @@ SYSTEMS = {
     },
     "futures.submit": System(futures_submit, "ThreadPoolExecutor.submit, the caller runs one part itself"),
     "futures.map": System(futures_map, "ThreadPoolExecutor.map, the caller waits"),
+    "tasks.loop": System(tasks_loop, "a list comprehension that calls the function", tasks=True),
+    "tasks.serial": System(tasks_serial, "Exec.map, serial token", tasks=True),
+    "tasks.threadteam": System(tasks_threadteam, "Exec.map, plain token", tasks=True),
+    "tasks.futures": System(tasks_futures, "ThreadPoolExecutor.map", tasks=True),
 }

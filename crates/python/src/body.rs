@@ -6,6 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PyTuple, PyType};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The native signatures.
@@ -92,17 +93,30 @@ impl NativeBody {
     }
 }
 
-/// A body, ready to run on any participant.
-pub(crate) enum Body {
+/// A body, ready to run on any participant while the caller's argument lives.
+pub(crate) enum Body<'a> {
     Python(Callable),
-    Native { address: usize, data: usize, _kept: Py<NativeBody> },
+    Native {
+        address: usize,
+        data: usize,
+        /// The argument, or what was made of it: what the two addresses belong to.
+        _kept: Kept<'a>,
+    },
 }
 
-impl Body {
+/// A native body that outlives the section.
+pub(crate) enum Kept<'a> {
+    /// The caller has it, so nothing counts references.
+    Lent(PhantomData<&'a NativeBody>),
+    /// Made for this section.
+    Made { _body: Py<NativeBody> },
+}
+
+impl<'a> Body<'a> {
     /// The body that `given` stands for, as an argument of `operation`.
-    pub(crate) fn of(given: &Bound<'_, PyAny>, signature: Signature, operation: &str) -> PyResult<Body> {
+    pub(crate) fn of(given: &'a Bound<'_, PyAny>, signature: Signature, operation: &str) -> PyResult<Body<'a>> {
         if let Ok(native) = given.cast_exact::<NativeBody>() {
-            return Body::native(native, signature, operation);
+            return Body::native(native, signature, operation, Kept::Lent(PhantomData));
         }
         // Most bodies are functions: nothing about those needs a look.
         if given.is_exact_instance_of::<PyFunction>() || given.is_exact_instance_of::<PyCFunction>() {
@@ -111,13 +125,13 @@ impl Body {
         let py = given.py();
         let recognised = py.import("threadteam._bodies")?.call_method1("recognise", (given, signature.name()))?;
         if let Ok(native) = recognised.cast_exact::<NativeBody>() {
-            return Body::native(native, signature, operation);
+            return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }
         Body::python(given, operation)
     }
 
     /// The callable that `given` is: for bodies that are handed Python objects.
-    pub(crate) fn python(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Body> {
+    pub(crate) fn python(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Body<'a>> {
         if given.cast_exact::<NativeBody>().is_ok() {
             return Err(PyTypeError::new_err(format!(
                 "{operation} hands its body Python objects, so native code cannot be one; pass a Python callable"
@@ -134,7 +148,12 @@ impl Body {
         Ok(Body::Python(Callable::new(given)?))
     }
 
-    fn native(native: &Bound<'_, NativeBody>, signature: Signature, operation: &str) -> PyResult<Body> {
+    fn native(
+        native: &Bound<'_, NativeBody>,
+        signature: Signature,
+        operation: &str,
+        kept: Kept<'a>,
+    ) -> PyResult<Body<'a>> {
         let body = native.get();
         if body.signature != signature {
             return Err(PyTypeError::new_err(format!(
@@ -143,7 +162,7 @@ impl Body {
                 signature.text()
             )));
         }
-        Ok(Body::Native { address: body.address, data: body.data, _kept: native.clone().unbind() })
+        Ok(Body::Native { address: body.address, data: body.data, _kept: kept })
     }
 
     pub(crate) fn is_python(&self) -> bool {
@@ -186,11 +205,11 @@ impl Body {
     }
 
     /// Runs one job or one participant's share, with what `arguments` makes for a Python callable.
-    pub(crate) fn run_index<'a>(
+    pub(crate) fn run_index<'b>(
         &self,
         flow: &Flow,
         index: usize,
-        arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'a,
+        arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'b,
     ) -> bool {
         match self {
             Body::Python(function) => flow.body(|py| function.call(py, flow, arguments(py)?).map(drop)),

@@ -1,6 +1,10 @@
 //! `with exec.external() as width:`, the scope in which other libraries use the token's budget.
 
+use crate::attach;
+use crate::exec::PyExec;
+use crate::flow::Within;
 use crate::token::{GiveBack, Loan, Token};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,5 +75,46 @@ impl ExternalScope {
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         open.map_or(Ok(()), |open| open.restore(py))
+    }
+}
+
+#[pymethods]
+impl PyExec {
+    /// Hand the budget to other libraries as a plain width, and limit their thread pools to it.
+    ///
+    /// Parameters
+    /// ----------
+    /// function : callable, optional
+    ///     Called as ``function(width)``; without it, a context manager is returned that hands out the width.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     The function's result, or a context manager. The width knows what is `limited` and what is `unlimited`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     token = pool.exec()
+    /// ...     token.external(lambda width: width + 1)
+    /// ...     with token.external() as width:
+    /// ...         int(width)
+    /// 3
+    /// 2
+    #[pyo3(signature = (function = None))]
+    fn external<'py>(&self, py: Python<'py>, function: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(function) = function else {
+            return Ok(ExternalScope::open(py, &self.token)?.into_any());
+        };
+        if !function.is_callable() {
+            let kind = function.get_type();
+            return Err(PyTypeError::new_err(format!("Exec.external() needs a callable, got {}", kind.name()?)));
+        }
+        let entry = self.token.enter(py, "Exec.external()")?;
+        let flow = entry.flow();
+        let _within = Within::enter(&flow);
+        let within = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
+        attach::call(&within, &(function, self.token.budget.get()).into_pyobject(py)?)
     }
 }

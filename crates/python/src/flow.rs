@@ -192,16 +192,22 @@ impl Flow {
 
     /// The section's outcome: its first exception, with the others as notes.
     pub(crate) fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        // Every exception is noted before the section stops, and every participant has left.
+        if self.stopped() {
+            return self.failed(py);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn failed(&self, py: Python<'_>) -> PyResult<()> {
         let mut errors = std::mem::take(&mut *self.errors()).into_iter();
         let Some(first) = errors.next() else {
-            if self.stopped() {
-                return Err(errors::raise(
-                    py,
-                    "Cancelled",
-                    "the section around this one failed, so the chunks not started were dropped; let this exception pass",
-                ));
-            }
-            return Ok(());
+            return Err(errors::raise(
+                py,
+                "Cancelled",
+                "the section around this one failed, so the chunks not started were dropped; let this exception pass",
+            ));
         };
         let (mut quoted, mut left) = (0, 0);
         for other in errors {

@@ -20,6 +20,7 @@ mod pool;
 mod probe;
 mod program;
 mod section;
+mod single;
 mod slots;
 mod stack;
 mod stats;

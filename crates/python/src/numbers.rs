@@ -10,9 +10,7 @@ use std::time::Duration;
 /// An integer of any size, from an `int` or anything with `__index__`; beyond 64 bits it saturates.
 fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     if let Ok(number) = given.cast_exact::<PyInt>() {
-        if let Ok(number) = number.extract::<i64>() {
-            return Ok(number);
-        }
+        return Ok(saturated(number));
     }
     let py = given.py();
     // SAFETY: `given` is a live reference and the thread is attached.
@@ -31,10 +29,18 @@ fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
         // What the object's own `__index__` raised, an interrupt perhaps.
         Err(error) => return Err(error),
     };
-    match index.extract::<i64>() {
-        Ok(number) => Ok(number),
-        Err(_) if index.lt(0)? => Ok(i64::MIN),
-        Err(_) => Ok(i64::MAX),
+    Ok(saturated(index.cast::<PyInt>()?))
+}
+
+/// The nearest 64-bit number.
+fn saturated(number: &Bound<'_, PyInt>) -> i64 {
+    let mut beyond = 0;
+    // SAFETY: a live reference to an integer on an attached thread, for which this call never raises.
+    let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(number.as_ptr(), &raw mut beyond) };
+    match beyond {
+        0 => value,
+        1.. => i64::MAX,
+        _ => i64::MIN,
     }
 }
 
@@ -118,4 +124,9 @@ pub(crate) fn as_seconds(time: Duration) -> f64 {
         return f64::INFINITY;
     }
     time.as_secs_f64()
+}
+
+/// Integers of at least one, from any iterable.
+pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+    given.try_iter()?.map(|item| at_least_one(&item?, name).map(NonZeroUsize::get)).collect()
 }

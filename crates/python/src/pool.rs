@@ -6,6 +6,7 @@ use crate::errors;
 use crate::exec::PyExec;
 use crate::home::Home;
 use crate::numbers::{at_least_one, seconds};
+use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
 use crate::team::PyTeam;
@@ -299,11 +300,9 @@ impl PyPool {
         let state = if self.home.is_open() { "" } else { "closed or spent " };
         format!("<{state}{}>", self.home.title())
     }
-
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Pool cannot be copied or pickled: it owns threads; make one in each process"))
-    }
 }
+
+never_copied!(PyPool, |_owner| "a Pool", refuse_copy_of_owner);
 
 /// The width that `threads` asks for; the CPU budget by default.
 fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZeroUsize> {

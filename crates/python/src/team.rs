@@ -4,7 +4,7 @@ use crate::exec::PyExec;
 use crate::home::Home;
 use crate::numbers::at_least_one;
 use crate::pool::PyPool;
-use pyo3::exceptions::PyTypeError;
+use crate::single::{never_copied, refuse_copy_of_owner};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::num::NonZeroUsize;
@@ -145,8 +145,6 @@ impl PyTeam {
     fn __repr__(&self) -> String {
         format!("<Team of size {} on {}>", self.size, self.home.title())
     }
-
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Team cannot be copied or pickled: it owns threads; make one in each process"))
-    }
 }
+
+never_copied!(PyTeam, |_owner| "a Team", refuse_copy_of_owner);

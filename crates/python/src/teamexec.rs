@@ -3,15 +3,15 @@
 use crate::body::{Body, Signature};
 use crate::costs;
 use crate::errors::{raise, refused};
-use crate::exec::{no_copy, sizes};
 use crate::flow::{self, Flow};
 use crate::home::Home;
-use crate::numbers::{at_least_one, length};
+use crate::numbers::{at_least_one, length, sizes};
 use crate::section::lead;
+use crate::single::never_copied;
 use crate::token::{End, Entry, Held, Token};
 use crate::wait::{override_of, PyWaitPolicy};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::ptr;
@@ -88,14 +88,18 @@ impl PyTeamExec {
         &self,
         py: Python<'_>,
         entry: &mut Entry<'_, HeldTeam>,
-        body: &Body,
+        body: &Body<'_>,
         f: impl FnOnce(TeamExec<'_>, &Flow) -> R + Send,
     ) -> PyResult<R> {
         let keep = self.token.budget == NonZeroUsize::MIN && body.is_python();
         lead(py, entry, keep, |held, flow| f(held.team.reborrow(), flow))
     }
 
-    fn child_body<'a>(&'a self, flow: &'a Flow, body: &'a Body) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
+    fn child_body<'a>(
+        &'a self,
+        flow: &'a Flow,
+        body: &'a Body<'_>,
+    ) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
         let home = self.token.home.as_ref();
         move |index, team| {
             flow.body(|py| {
@@ -335,19 +339,9 @@ impl PyTeamExec {
         let dead = if self.token.is_dead() { "dead " } else { "" };
         format!("<{dead}{}>", self.token.name)
     }
-
-    fn __copy__(&self) -> PyResult<()> {
-        Err(no_copy(&self.token.name))
-    }
-
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyDict>) -> PyResult<()> {
-        Err(no_copy(&self.token.name))
-    }
-
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(no_copy(&self.token.name))
-    }
 }
+
+never_copied!(PyTeamExec, |team| &team.token.name);
 
 /// What `with exec.team() as team:` opens: reserves on entering, gives back on leaving.
 #[pyclass(frozen, module = "threadteam", name = "TeamScope")]
@@ -491,11 +485,9 @@ impl PyParticipant {
     fn __repr__(&self) -> String {
         format!("<Participant {} of {}>", self.index, self.size)
     }
-
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyTuple>> {
-        Err(no_copy("a participant"))
-    }
 }
+
+never_copied!(PyParticipant, |_participant| "a participant");
 
 /// A participant on its way through a barrier, off the interpreter but on its own thread.
 struct Waiting<'a> {

@@ -77,6 +77,7 @@ pub struct Exec<'p> {
 
 impl<'p> Exec<'p> {
     /// The token of the calling thread alone.
+    #[inline]
     pub const fn serial() -> Exec<'static> {
         Exec { place: Place::Here, budget: NonZeroUsize::MIN, fork_child: false, hook: None, estimate: 0, _lead: None }
     }
@@ -123,16 +124,19 @@ impl<'p> Exec<'p> {
     }
 
     /// The slots of this token.
+    #[inline]
     pub fn budget(&self) -> NonZeroUsize {
         self.budget
     }
 
     /// Whether everything runs on the calling thread.
+    #[inline]
     pub fn is_serial(&self) -> bool {
         self.budget == NonZeroUsize::MIN
     }
 
     /// Whether the token was minted by, or derived from, a team: its sections go to reserved members.
+    #[inline]
     pub fn carries_team(&self) -> bool {
         matches!(self.place, Place::Team(..))
     }
@@ -147,6 +151,7 @@ impl<'p> Exec<'p> {
     }
 
     /// The same slots for a callee while `self` is borrowed.
+    #[inline]
     pub fn reborrow(&mut self) -> Exec<'_> {
         Exec {
             place: self.place,
@@ -159,6 +164,7 @@ impl<'p> Exec<'p> {
     }
 
     /// At most `max` of the slots; the others stay unused.
+    #[inline]
     pub fn limit(mut self, max: NonZeroUsize) -> Exec<'p> {
         self.budget = self.budget.min(max);
         if let Place::Team(pool, members) = self.place {
@@ -168,6 +174,7 @@ impl<'p> Exec<'p> {
     }
 
     /// Calls `hook` about every 50 ms while the calling thread waits at a join of this token or of one lent from it.
+    #[inline]
     pub fn with_wait_hook<'q>(self, hook: &'q (dyn Fn() + Sync)) -> Exec<'q>
     where
         'p: 'q,
@@ -177,6 +184,7 @@ impl<'p> Exec<'p> {
 
     /// Says how long the next section takes on one thread. Sleeping members are woken at once for a section that is much
     /// longer than a wake.
+    #[inline]
     pub fn expecting(mut self, serial: Duration) -> Exec<'p> {
         self.estimate = u64::try_from(serial.as_nanos()).unwrap_or(u64::MAX);
         self

@@ -1,0 +1,128 @@
+//! The entries of `Exec` whose bodies have results: `map`, `reduce`.
+
+use super::PyExec;
+use crate::body::Body;
+use crate::flow::Within;
+use crate::numbers::{at_least_one, length as a_length};
+use crate::slots::Slots;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::num::NonZeroUsize;
+
+#[pymethods]
+impl PyExec {
+    /// Call `function` on every item and return the results in order.
+    ///
+    /// Parameters
+    /// ----------
+    /// function : callable
+    ///     Called with one item.
+    /// iterable : iterable
+    ///     Read to its end first.
+    /// grain : int, default 1
+    ///     The fewest items that a participant takes at once.
+    ///
+    /// Returns
+    /// -------
+    /// list
+    ///     One result for each item.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().map(str.upper, "abc")
+    /// ['A', 'B', 'C']
+    #[pyo3(signature = (function, iterable, *, grain = None))]
+    fn map<'py>(
+        &self,
+        py: Python<'py>,
+        function: &Bound<'py, PyAny>,
+        iterable: &Bound<'py, PyAny>,
+        grain: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let grain = grain.map_or(Ok(NonZeroUsize::MIN), |grain| at_least_one(grain, "grain"))?;
+        let body = Body::python(function, "Exec.map()")?;
+        let items: Vec<Py<PyAny>> =
+            iterable.try_iter()?.map(|item| item.map(Bound::unbind)).collect::<PyResult<_>>()?;
+        let results = Slots::new(items.len(), "results")?;
+        let mut entry = self.token.enter(py, "Exec.map()")?;
+        self.section(py, &mut entry, &body, |exec, flow| {
+            exec.for_ranges(items.len(), grain, |range| {
+                flow.body(|py| {
+                    for index in range.take_while(|_| !flow.stopped()) {
+                        let arguments = (&items[index],).into_pyobject(py)?;
+                        results.put(index, body.call(py, flow, arguments)?.unbind());
+                    }
+                    Ok(())
+                });
+            });
+        })?;
+        PyList::new(py, results.take())
+    }
+
+    /// Combine the results of fixed chunks in a fixed order: the same result for every budget.
+    ///
+    /// Parameters
+    /// ----------
+    /// length : int
+    ///     Items.
+    /// grain : int
+    ///     Items of a chunk; the last may be smaller.
+    /// map_body : callable
+    ///     ``map_body(start, stop)`` is the result of a chunk.
+    /// combine : callable
+    ///     ``combine(so_far, chunk)``, called on the calling thread in the order of the chunks.
+    /// initial : object
+    ///     Comes first, once; it is the result for no items.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     What the last `combine` returned.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2) as pool:
+    /// ...     pool.exec().reduce(10, 3, lambda a, b: sum(range(a, b)), lambda x, y: x + y, 0)
+    /// 45
+    #[pyo3(signature = (length, grain, map_body, combine, initial))]
+    fn reduce<'py>(
+        &self,
+        py: Python<'py>,
+        length: &Bound<'py, PyAny>,
+        grain: &Bound<'py, PyAny>,
+        map_body: &Bound<'py, PyAny>,
+        combine: &Bound<'py, PyAny>,
+        initial: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let length = a_length(length, "length")?;
+        let grain = at_least_one(grain, "grain")?.get();
+        let body = Body::python(map_body, "Exec.reduce()")?;
+        if !combine.is_callable() {
+            let kind = combine.get_type();
+            return Err(PyTypeError::new_err(format!("combine must be callable, got {}", kind.name()?)));
+        }
+        let chunks = length.div_ceil(grain);
+        let partials = Slots::new(chunks, "partial results")?;
+        let mut entry = self.token.enter(py, "Exec.reduce()")?;
+        self.section(py, &mut entry, &body, |exec, flow| {
+            exec.for_ranges(chunks, NonZeroUsize::MIN, |range| {
+                flow.body(|py| {
+                    for chunk in range.take_while(|_| !flow.stopped()) {
+                        let start = chunk * grain;
+                        let arguments = (start, length.min(start.saturating_add(grain))).into_pyobject(py)?;
+                        partials.put(chunk, body.call(py, flow, arguments)?.unbind());
+                    }
+                    Ok(())
+                });
+            });
+        })?;
+        let flow = entry.flow();
+        let _within = Within::enter(&flow);
+        // In the order of the chunks, on the caller: the same association for every budget.
+        partials.take().into_iter().try_fold(initial, |sum, partial| combine.call1((sum, partial)))
+    }
+}
