@@ -2,6 +2,7 @@
 
 mod arms;
 mod clock;
+mod lines;
 mod options;
 mod probe;
 mod report;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             Ok(never) => match never {},
             Err(error) => Err(format!("the CPU hog cannot start: {error}")),
         },
+        Ok(Command::Lines) => lines(),
         Ok(Command::Run(options)) => run(&options),
         Err(error) => Err(format!("{error} (see --help)")),
     };
@@ -42,6 +44,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Measures what many lines cost, and runs nothing else.
+fn lines() -> Result<(), String> {
+    let cpus = system::cpus().map_err(|error| format!("the CPUs of this process are unknown: {error}"))?;
+    if cpus.len() < 2 {
+        return Err(format!("two CPUs are needed, this process may use {}", cpus.len()));
+    }
+    let clock = Clock::calibrate();
+    let measured = probe::round_trip(&clock, &cpus).and_then(|trip| Ok((trip, lines::measure(&clock, &cpus)?)));
+    let (trip, touched) = measured.map_err(|error| format!("the lines cannot be measured: {error}"))?;
+    print!("{}", lines::table(&touched, trip));
+    Ok(())
 }
 
 fn run(options: &Options) -> Result<(), String> {

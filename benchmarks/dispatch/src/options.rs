@@ -16,6 +16,7 @@ Usage: dispatch [OPTIONS]
   --pin all|floor      who is pinned in the quiet scenarios (default all)
   --openmp FILE        the OpenMP runtime to load (default libgomp.so.1)
   --json PATH          write everything as JSON (also --output)
+  --lines              measure what stores to, and loads of, many lines cost, and stop
   --list               name the arms and scenarios and stop
   --help
 ";
@@ -24,6 +25,7 @@ Usage: dispatch [OPTIONS]
 pub enum Command {
     Help,
     Hog(usize),
+    Lines,
     Run(Options),
 }
 
@@ -83,6 +85,7 @@ pub fn parse() -> Result<Command, lexopt::Error> {
             Long("json" | "output") => options.json = Some(parser.value()?.into()),
             Long("list") => options.list = true,
             Long("help") | Short('h') => return Ok(Command::Help),
+            Long("lines") => return Ok(Command::Lines),
             Long("hog") => return Ok(Command::Hog(parser.value()?.parse()?)),
             other => return Err(other.unexpected()),
         }
