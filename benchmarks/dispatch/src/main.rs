@@ -10,6 +10,7 @@ mod scenarios;
 mod session;
 mod stats;
 mod system;
+mod targets;
 mod work;
 
 use arms::{Arm, Arms, Kind, FLOOR, SERIAL};
@@ -92,6 +93,7 @@ fn run(options: &Options) -> Result<(), String> {
         arms: arms.iter().map(|arm| legend(*arm)).collect(),
         missing: missing.into_iter().map(|(name, reason)| Missing { name, reason }).collect(),
         scenarios: Vec::new(),
+        targets: Vec::new(),
     };
     println!("{}", report::heading(&bench, &report));
     for case in &cases {
@@ -99,6 +101,8 @@ fn run(options: &Options) -> Result<(), String> {
         println!("{}", report::table(&scenario));
         report.scenarios.push(scenario);
     }
+    report.targets = targets::judge(&report);
+    println!("{}", targets::table(&report.targets, report.machine.wake_ns));
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -154,7 +158,9 @@ fn legend(arm: &dyn Arm) -> Legend {
 fn machine(bench: &Bench, options: &Options) -> Result<Machine, String> {
     let (cpu, kernel) = system::description();
     let counter = AtomicU64::new(0);
-    let trip = probe::round_trip(&bench.clock, &bench.cpus);
+    let probes = probe::round_trip(&bench.clock, &bench.cpus)
+        .and_then(|trip| Ok((trip, probe::wake(&bench.clock, &bench.cpus)?)));
+    let (round_trip_ns, wake_ns) = probes.map_err(|error| format!("the machine cannot be probed: {error}"))?;
     Ok(Machine {
         cpu,
         kernel,
@@ -167,7 +173,8 @@ fn machine(bench: &Bench, options: &Options) -> Result<Machine, String> {
         locked_add_ns: bench.clock.per_call_ns(|| {
             counter.fetch_add(1, Ordering::Relaxed);
         }),
-        round_trip_ns: trip.map_err(|error| format!("the round trip cannot be probed: {error}"))?,
+        round_trip_ns,
+        wake_ns,
         pinning: if bench.pin_all { "every arm" } else { "the floor only" },
     })
 }

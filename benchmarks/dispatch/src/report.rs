@@ -4,6 +4,7 @@ use crate::arms::{Arm, FLOOR, SERIAL};
 use crate::scenarios::{Body, Case, Metric};
 use crate::session::{Bench, Outcome, IDLE};
 use crate::stats::{median, quantile, sort};
+use crate::targets::Verdict;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -14,6 +15,7 @@ pub struct Report {
     pub arms: Vec<Legend>,
     pub missing: Vec<Missing>,
     pub scenarios: Vec<ScenarioReport>,
+    pub targets: Vec<Verdict>,
 }
 
 #[derive(Serialize)]
@@ -28,6 +30,7 @@ pub struct Machine {
     pub pause_ns: f64,
     pub locked_add_ns: f64,
     pub round_trip_ns: f64,
+    pub wake_ns: f64,
     pub pinning: &'static str,
 }
 
@@ -237,12 +240,12 @@ pub fn table(report: &ScenarioReport) -> String {
             text,
             "  {:<20} {:>10} {:>10} {:>10}",
             arm.name,
-            time(arm.median_ns),
-            time(arm.p90_ns),
-            time(arm.p99_ns)
+            amount(arm.median_ns),
+            amount(arm.p90_ns),
+            amount(arm.p99_ns)
         );
         if batched {
-            let _ = write!(text, " {:>10}", arm.batched_ns.map_or(String::new(), time));
+            let _ = write!(text, " {:>10}", arm.batched_ns.map_or(String::new(), amount));
         }
         if floor {
             let cell = |value: fn(Ratio) -> f64| arm.floor.map_or(String::new(), |ratio| times(value(ratio)));
@@ -285,7 +288,7 @@ fn notes(arm: &ArmReport, report: &ScenarioReport) -> String {
 }
 
 /// A time in the unit that suits it.
-fn time(ns: f64) -> String {
+pub fn amount(ns: f64) -> String {
     match ns.abs() {
         size if size < 9_999.5 => format!("{ns:.0} ns"),
         size if size < 9_999_500.0 => format!("{:.1} us", ns / 1e3),
@@ -293,7 +296,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-fn times(ratio: f64) -> String {
+pub fn times(ratio: f64) -> String {
     match ratio.abs() {
         size if size < 99.5 => format!("{ratio:.2}"),
         _ => format!("{ratio:.0}"),

@@ -34,7 +34,7 @@ pub struct Case {
     pub body: Body,
     pub metric: Metric,
     pub parts_per_thread: usize,
-    /// The leader is busy for so long before each section.
+    /// The leader is busy for so long before each section; an idle pool is left alone so long before it is watched.
     pub gap: Duration,
     /// Participants for each thread of an ordinary case. The floor is never crowded.
     pub crowd: usize,
@@ -45,6 +45,9 @@ pub struct Case {
     /// The ratios that mean something here.
     pub versus_floor: bool,
     pub versus_serial: bool,
+    /// Whether batches of sections are timed too, and ratios formed of those: some counters advance in steps of 10 ns,
+    /// too coarse for a ratio of single sections.
+    pub batches: bool,
     /// The most sections and the most time per arm and round.
     pub sections: usize,
     pub time: Duration,
@@ -67,6 +70,7 @@ impl Case {
             pinned: true,
             versus_floor: true,
             versus_serial: false,
+            batches: true,
             sections: 2000,
             time: Duration::from_millis(40),
             rounds: 1.0,
@@ -78,10 +82,23 @@ impl Case {
             metric: Metric::Total,
             gap: Duration::from_micros(micros),
             versus_serial: true,
+            batches: false,
             sections,
             time: Duration::from_secs(1),
             rounds: if micros < 1000 { 1.0 } else { 0.5 },
             ..Case::quiet(name, about, Body::Work(2000.0))
+        }
+    }
+
+    /// Sections of so much work, of which callers that can say so know how long they take.
+    fn size(name: &'static str, about: &'static str, serial_ns: f64, sections: usize) -> Case {
+        Case {
+            metric: Metric::Total,
+            versus_floor: false,
+            versus_serial: true,
+            sections,
+            time: Duration::from_millis(15),
+            ..Case::quiet(name, about, Body::Work(serial_ns / 2.0))
         }
     }
 
@@ -92,6 +109,7 @@ impl Case {
             pinned: false,
             versus_floor: false,
             versus_serial: true,
+            batches: false,
             // Long enough for several of the scheduler's slices.
             sections: 100_000,
             time: Duration::from_millis(100),
@@ -131,6 +149,11 @@ pub fn all() -> Vec<Case> {
             Body::Work(250.0),
         )),
         chunks(Case::quiet("chunks-2us", "four 2 us parts per participant: time over the ideal", Body::Work(2000.0))),
+        Case::size("size-200ns", "sections of 200 ns of work", 200.0, 2000),
+        Case::size("size-1us", "sections of 1 us of work", 1000.0, 2000),
+        Case::size("size-4us", "sections of 4 us of work", 4000.0, 1000),
+        Case::size("size-20us", "sections of 20 us of work", 20_000.0, 400),
+        Case { batches: false, ..Case::size("size-400us", "sections of 400 us of work", 400_000.0, 30) },
         Case::gap("gap-10us", "leader busy for 10 us, then one 2 us part per participant", 10, 1000),
         Case::gap("gap-100us", "leader busy for 100 us, then one 2 us part per participant", 100, 200),
         Case::gap("gap-1ms", "leader busy for 1 ms, then one 2 us part per participant", 1000, 40),
@@ -152,6 +175,12 @@ pub fn all() -> Vec<Case> {
             metric: Metric::IdleCpu,
             versus_serial: false,
             ..Case::disturbed("idle", "CPU time of an open pool while its owner sleeps for 2 s", Body::Empty)
+        },
+        Case {
+            metric: Metric::IdleCpu,
+            versus_serial: false,
+            gap: Duration::from_millis(100),
+            ..Case::disturbed("idle-later", "the same, but for the first 100 ms", Body::Empty)
         },
     ]
 }

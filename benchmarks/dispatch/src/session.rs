@@ -32,8 +32,7 @@ pub struct Bench {
 pub struct Outcome {
     /// The case's metric for each section, in ns.
     pub samples: Vec<f64>,
-    /// The same, averaged over batches of sections that follow one another without a stamp between them. Only where
-    /// overhead is asked for: some counters advance in steps of 10 ns, too coarse for a ratio of single sections.
+    /// The same, averaged over batches of sections that follow one another without a stamp between them.
     pub batches: Vec<f64>,
     /// The measured time of one body, in ns. Zero without work.
     pub body_ns: f64,
@@ -86,6 +85,7 @@ fn visit(
         Body::Work(ns) => {
             let steps = bench.work.steps(ns);
             body_ns = Work::measure(&bench.clock, steps);
+            section.expect(Duration::from_nanos((ns * parts as f64) as u64));
             sample(bench, case, section, parts, &|_| chain(steps))
         }
     };
@@ -147,7 +147,7 @@ fn unpin(bench: &Bench, crew: &[Tid]) {
     }
 }
 
-/// Times sections one by one, and batches of them where overhead is asked for, after a millisecond of warm-up.
+/// Times sections one by one, and batches of them where the case asks for it, after a millisecond of warm-up.
 fn sample(
     bench: &Bench,
     case: &Case,
@@ -166,13 +166,13 @@ fn sample(
     // One stall of a busy machine may eat all the time: a few batches are taken all the same.
     let start = ticks();
     let (end, last) = (clock.after(start, case.time), clock.after(start, 10 * case.time));
-    let enough = if case.metric == Metric::Overhead { 10 * BATCH } else { 1 };
+    let enough = if case.batches { 10 * BATCH } else { 1 };
     while samples.len() < case.sections && ticks() < if samples.len() < enough { last } else { end } {
         busy(clock, case.gap);
         let start = ticks();
         section.run(parts, body);
         samples.push(clock.elapsed_ns(start, ticks()));
-        if case.metric == Metric::Overhead && samples.len().is_multiple_of(BATCH) {
+        if case.batches && samples.len().is_multiple_of(BATCH) {
             let start = ticks();
             for _ in 0..BATCH {
                 section.run(parts, body);
@@ -194,11 +194,12 @@ fn busy(clock: &Clock, gap: Duration) {
     }
 }
 
-/// The CPU time this process uses while the leader sleeps, right after some sections.
+/// The CPU time this process uses while the leader sleeps after some sections.
 fn idle(bench: &Bench, case: &Case, section: &mut dyn Section, parts: usize) -> Vec<f64> {
-    let warm = Case { sections: 200, ..case.clone() };
+    let warm = Case { sections: 200, gap: Duration::ZERO, ..case.clone() };
     // Their times are of no interest.
     let _ = sample(bench, &warm, section, parts, &|_| {});
+    std::thread::sleep(case.gap);
     let before = system::cpu_time();
     std::thread::sleep(IDLE);
     vec![(system::cpu_time() - before).as_nanos() as f64]

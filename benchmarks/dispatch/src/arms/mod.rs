@@ -13,6 +13,7 @@ mod threadteam_030;
 mod token;
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// What a system promises about the parts of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,9 @@ impl Kind {
 pub trait Section {
     /// Calls `body` once for every number below `parts` and returns when all calls have.
     fn run(&mut self, parts: usize, body: &(dyn Fn(usize) + Sync));
+
+    /// Says how long each of the sections that follow takes on one thread, for systems that can use it.
+    fn expect(&mut self, _serial: Duration) {}
 }
 
 /// What is done with an open pool.
@@ -84,6 +88,7 @@ pub struct Arms {
 pub fn all(openmp_library: &str) -> Arms {
     let mut found: Vec<Box<dyn Arm>> = vec![Box::new(serial::Serial), Box::new(floor::Floor)];
     found.extend(ours::arms());
+    found.push(Box::new(ours::Sized));
     found.extend(threadteam_013::arms());
     found.extend(threadteam_030::arms());
     found.extend(fork_union::arms());
