@@ -31,6 +31,8 @@ def tool(name: str) -> str:
     return str(BIN / name)
 
 
+# The runtime with what only its tests need: every token has an account, and threads stop where a test says.
+HOOKED = ["--package", "threadteam-team", "--features", "ledger,test-hooks"]
 FAST = [
     Check("rustfmt", ["cargo", "fmt", "--all", "--check"]),
     Check("rustfmt of the benchmark", ["cargo", "fmt", "--check", "--manifest-path", "benchmarks/dispatch/Cargo.toml"]),
@@ -44,11 +46,21 @@ FAST = [
     Check("layers", [tool("lint-imports")]),
     Check("dependencies", [sys.executable, "scripts/check_dependencies.py"]),
     Check("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    Check(
+        "clippy of the ledger and hooks",
+        ["cargo", "clippy", *HOOKED, "--all-targets", "--quiet", "--", "-D", "warnings"],
+    ),
 ]
 # The extension module has no Rust tests, and clippy has compiled the examples.
 CARGO_TEST = ["cargo", "test", "--workspace", "--exclude", "threadteam-python", "--no-fail-fast"]
 RUST = Check("Rust tests", [*CARGO_TEST, "--lib", "--tests"])
 RUST_EXAMPLES = Check("Rust documentation tests", [*CARGO_TEST, "--doc"])
+# The other tests ran without these features.
+HOOKS = Check(
+    "Rust tests with the ledger and hooks",
+    ["cargo", "test", *HOOKED, "--no-fail-fast", "--test", "hooks", "--test", "ledger", "--test", "stress"],
+)
+HOOKS_EXAMPLES = Check("Their documentation tests", ["cargo", "test", *HOOKED, "--doc", "--", "ledger", "test_hooks"])
 # The models are compiled with other flags than everything else, so they have a target directory of their own.
 LOOM = Check(
     "Loom models of the runtime",
@@ -56,7 +68,7 @@ LOOM = Check(
     {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(ROOT / "target" / "loom")},
 )
 PYTHON = Check("Python tests", [tool("pytest"), "--quiet", "--color=auto"])
-TESTS = [RUST, RUST_EXAMPLES, LOOM, PYTHON]
+TESTS = [RUST, RUST_EXAMPLES, HOOKS, HOOKS_EXAMPLES, LOOM, PYTHON]
 
 RUST_RESULT = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 PYTHON_RESULT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")

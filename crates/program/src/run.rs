@@ -76,8 +76,9 @@ impl Program {
             profile.clear();
             profile.reserve(self.named_steps().len());
         }
+        let trace = exec.trace();
         let labels =
-            exec.trace().map(|trace| Labels::new(trace, self.first_label(), self.steps().map(|(_, label)| label)));
+            trace.as_deref().map(|trace| Labels::new(trace, self.first_label(), self.steps().map(|(_, label)| label)));
         for (number, named) in self.named_steps().iter().enumerate() {
             if let Some(labels) = &labels {
                 labels.step(number);

@@ -6,7 +6,6 @@
 
 use crate::inner::Inner;
 use crate::slot::Slot;
-use crate::trace::Kind;
 use std::sync::atomic::Ordering;
 
 /// What a wake costs in all: the waker's system call and the time until the sleeper runs.
@@ -70,8 +69,5 @@ impl<'a> Alone<'a> {
         self.members.iter().for_each(|&id| self.inner.slots[usize::from(id)].notice.leader_place.note());
         let woken = self.inner.wake_some(self.members, 1) as u64;
         self.home.leader.wakes.add(woken);
-        if let Some(trace) = self.inner.trace() {
-            trace.record(Kind::Wake, woken);
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! callers of one pool never share one. It outlives the section: nothing on it points into freed memory when a worker is
 //! late, and between sections of one caller its lines change only where a value does.
 
-use crate::sync::{mutated, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
+use crate::sync::{at, mutated, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
 use std::any::Any;
 use std::sync::Mutex;
@@ -94,6 +94,7 @@ impl Desk {
     /// Ends the section early: chunks not started are dropped, barriers return [`Cancelled`](crate::Cancelled).
     pub(crate) fn cancel(&self) {
         self.board.cancelled.store(true, Ordering::Release);
+        at!(BeforeCancelWake);
         if !mutated!(SkipCancelWake) {
             self.barrier_bed.fetch_add(1, Ordering::AcqRel);
             self.barrier_bed.wake_all();

@@ -5,6 +5,7 @@ use crate::error::{Error, Refused};
 use crate::foreign::{dispatch_chunks, Foreign};
 use crate::free::Claim;
 use crate::inner::Inner;
+use crate::ledger::Ticket;
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::reserve::Lead;
@@ -12,11 +13,12 @@ use crate::section::{Chunks, Leader};
 use crate::share::Shares;
 use crate::slot::Call;
 use crate::team::{SpinScope, TeamExec};
-use crate::trace::Trace;
+use crate::trace::{Kind, Trace};
 use crate::word::MAX_CHUNKS;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Chunks that [`Exec::for_ranges`] makes for each participant when `grain` allows: with one, the slowest CPU gates the
@@ -71,6 +73,8 @@ pub struct Exec<'p> {
     hook: Option<&'p (dyn Fn() + Sync)>,
     /// Serial time of the next section in nanoseconds, 0 if unknown.
     estimate: u64,
+    /// Where its tasks are counted, in tests.
+    ticket: Ticket,
     /// Held by the root token of a [`Team`](crate::Team).
     _lead: Option<Lead<'p>>,
 }
@@ -79,7 +83,15 @@ impl<'p> Exec<'p> {
     /// The token of the calling thread alone.
     #[inline]
     pub const fn serial() -> Exec<'static> {
-        Exec { place: Place::Here, budget: NonZeroUsize::MIN, fork_child: false, hook: None, estimate: 0, _lead: None }
+        Exec {
+            place: Place::Here,
+            budget: NonZeroUsize::MIN,
+            fork_child: false,
+            hook: None,
+            estimate: 0,
+            ticket: Ticket::NONE,
+            _lead: None,
+        }
     }
 
     /// A root token of `pool`; `budget` is clamped to the pool's width.
@@ -89,25 +101,55 @@ impl<'p> Exec<'p> {
     /// [`Error::ZeroBudget`] for a budget of zero.
     pub fn new(pool: &'p Pool, budget: usize) -> Result<Exec<'p>, Error> {
         let budget = NonZeroUsize::new(budget).ok_or(Error::ZeroBudget)?.min(pool.width());
-        Ok(Exec { place: Place::Pool(pool), budget, ..Exec::serial() })
+        Ok(Exec { place: Place::Pool(pool), budget, ticket: Ticket::root(budget), ..Exec::serial() })
     }
 
     /// A token whose sections another execution system dispatches; `budget` is clamped to its width.
     pub fn foreign(system: &'p dyn Foreign, budget: NonZeroUsize) -> Exec<'p> {
         let width = NonZeroUsize::new(system.width()).unwrap_or(NonZeroUsize::MIN);
-        Exec { place: Place::Foreign(system), budget: budget.min(width), ..Exec::serial() }
+        let budget = budget.min(width);
+        Exec { place: Place::Foreign(system), budget, ticket: Ticket::root(budget), ..Exec::serial() }
     }
 
     /// A root token of a persistent team.
     pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], lead: Lead<'p>) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
-        Exec { place: Place::Team(pool, members), budget, _lead: Some(lead), ..Exec::serial() }
+        let ticket = Ticket::root(budget);
+        Exec { place: Place::Team(pool, members), budget, ticket, _lead: Some(lead), ..Exec::serial() }
     }
 
     /// The token of a team's members, for as long as the team's own is borrowed.
-    pub(crate) fn of_members(pool: &'p Pool, members: &'p [u16], hook: Option<&'p (dyn Fn() + Sync)>) -> Exec<'p> {
+    pub(crate) fn of_members(
+        pool: &'p Pool,
+        members: &'p [u16],
+        hook: Option<&'p (dyn Fn() + Sync)>,
+        ticket: Ticket,
+    ) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
-        Exec { place: Place::Team(pool, members), budget, hook, ..Exec::serial() }
+        Exec { place: Place::Team(pool, members), budget, hook, ticket, ..Exec::serial() }
+    }
+
+    /// Where this token's tasks are counted.
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// The number of this token's root in the [`ledger`](crate::ledger), for tests. Tokens derived from a root have its
+    /// number; [`Exec::serial`] has none.
+    ///
+    /// ```
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(1).build()?;
+    /// let mut exec = Exec::new(&pool, 1)?;
+    /// let root = exec.ledger_root();
+    /// assert!(root.is_some() && exec.reborrow().ledger_root() == root);
+    /// assert!(Exec::serial().ledger_root().is_none());
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    #[cfg(feature = "ledger")]
+    pub fn ledger_root(&self) -> Option<u64> {
+        self.ticket.root_number()
     }
 
     /// What a reservation of this token's members starts from: its pool, the members that it carries, its hook.
@@ -142,11 +184,11 @@ impl<'p> Exec<'p> {
     }
 
     /// Where this token's sections are recorded, if anywhere: programs label their steps there.
-    pub fn trace(&self) -> Option<&'p Trace> {
+    pub fn trace(&self) -> Option<Arc<Trace>> {
         match self.place {
             Place::Here => None,
-            Place::Pool(pool) | Place::Team(pool, _) => pool.inner().trace(),
-            Place::Foreign(system) => system.trace().map(|trace| &**trace),
+            Place::Pool(pool) | Place::Team(pool, _) => pool.inner().share_trace(),
+            Place::Foreign(system) => system.trace().cloned(),
         }
     }
 
@@ -159,6 +201,7 @@ impl<'p> Exec<'p> {
             fork_child: self.fork_child,
             hook: self.hook,
             estimate: self.estimate,
+            ticket: self.ticket.clone(),
             _lead: None,
         }
     }
@@ -166,7 +209,10 @@ impl<'p> Exec<'p> {
     /// At most `max` of the slots; the others stay unused.
     #[inline]
     pub fn limit(mut self, max: NonZeroUsize) -> Exec<'p> {
-        self.budget = self.budget.min(max);
+        if max < self.budget {
+            self.budget = max;
+            self.ticket = self.ticket.derive("a limit", max);
+        }
         if let Place::Team(pool, members) = self.place {
             self.place = Place::Team(pool, &members[..self.budget.get() - 1]);
         }
@@ -245,6 +291,8 @@ impl<'p> Exec<'p> {
         // only, and the first may be the longest.
         let this = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
         let hook = this.hook;
+        let ticket = this.ticket.clone();
+        let _leads = ticket.lead();
         let child = move |place: Place<'_>, job: usize| {
             let (place, budget, hook) = if jobs > shares.count() {
                 (without_members(place), 1, None)
@@ -254,7 +302,9 @@ impl<'p> Exec<'p> {
                 (with_members(place, at..at + budget - 1), budget, hook)
             };
             let budget = NonZeroUsize::new(budget).unwrap_or(NonZeroUsize::MIN);
-            f(job, Exec { place, budget, fork_child: true, hook, ..Exec::serial() });
+            let ticket = ticket.derive("a job", budget);
+            let _task = ticket.enter();
+            f(job, Exec { place, budget, fork_child: true, hook, ticket, ..Exec::serial() });
         };
         // A member takes the first chunk of its own block, so with as many jobs as tasks job `k` starts on the member that
         // leads its share.
@@ -278,6 +328,12 @@ impl<'p> Exec<'p> {
         if len == 0 {
             return;
         }
+        let ticket = self.ticket.clone();
+        let _leads = ticket.lead();
+        let f = |range| {
+            let _task = ticket.enter();
+            f(range);
+        };
         let most = (len / grain).max(1);
         let tasks = most.min(self.budget.get());
         if tasks == 1 {
@@ -339,6 +395,7 @@ impl<'p> Exec<'p> {
 
     /// Hands the budget to another library as a plain width: the one place where a bare width exists.
     pub fn external<R: Send>(self, f: impl FnOnce(NonZeroUsize) -> R + Send) -> R {
+        let _task = self.ticket.enter();
         f(self.budget)
     }
 
@@ -351,7 +408,17 @@ impl<'p> Exec<'p> {
     where
         F: Fn(usize) + Sync,
     {
-        self.refusal()?;
+        if let Err(refused) = self.refusal() {
+            if let Place::Pool(pool) = self.place {
+                pool.inner().record(Kind::Refuse, self.budget.get() as u64);
+            }
+            return Err(refused);
+        }
+        let _leads = self.ticket.lead();
+        let f = |index| {
+            let _task = self.ticket.enter();
+            f(index);
+        };
         if self.is_serial() {
             f(0);
             return Ok(());
@@ -417,15 +484,19 @@ impl<'p> Exec<'p> {
         f: impl for<'team> FnOnce(TeamExec<'team>) -> R,
     ) -> Result<R, Refused> {
         match self.place {
-            Place::Here => Ok(f(TeamExec::alone(WaitPolicy::DEFAULT.with(over), DispatchCosts::host_default()))),
+            Place::Here => {
+                let team = TeamExec::alone(WaitPolicy::DEFAULT.with(over), DispatchCosts::host_default());
+                Ok(f(team.counted_by(&self.ticket)))
+            }
             Place::Foreign(_) => Err(Refused::Unavailable),
             Place::Pool(pool) | Place::Team(pool, _) if self.is_serial() => {
-                Ok(f(TeamExec::alone(pool.wait_policy().with(over), pool.dispatch_costs())))
+                let team = TeamExec::alone(pool.wait_policy().with(over), pool.dispatch_costs());
+                Ok(f(team.counted_by(&self.ticket)))
             }
             Place::Team(pool, members) => {
                 pool.running();
                 let team = TeamExec::new(pool, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
-                Ok(f(team.with_wait(over)))
+                Ok(f(team.with_wait(over).counted_by(&self.ticket)))
             }
             Place::Pool(pool) => {
                 let inner = pool.running();
@@ -434,7 +505,8 @@ impl<'p> Exec<'p> {
                 let policy = pool.wait_policy().with(over);
                 // Dropped before `held`: the members' idle interval begins under this policy.
                 let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
-                Ok(f(TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook).claimed_in(held.epoch)))
+                let team = TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook);
+                Ok(f(team.claimed_in(held.epoch).counted_by(&self.ticket)))
             }
         }
     }

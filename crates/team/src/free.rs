@@ -1,6 +1,6 @@
 //! Which workers no caller has claimed.
 
-use crate::sync::{mutated, AtomicU64, Ordering, OwnLine};
+use crate::sync::{at, mutated, AtomicU64, Ordering, OwnLine};
 use std::mem::MaybeUninit;
 
 /// The most workers of one pool.
@@ -54,9 +54,16 @@ impl FreeMask {
                     if taken == 0 {
                         break;
                     }
+                    at!(BeforeClaim);
                     // Acquire: what the last holder of these slots wrote to them comes first.
                     let acquire = if mutated!(RelaxedClaim) { Ordering::Relaxed } else { Ordering::Acquire };
-                    match word.compare_exchange_weak(seen, seen & !taken, acquire, Ordering::Relaxed) {
+                    let claimed = if mutated!(ClaimByStore) {
+                        word.store(seen & !taken, Ordering::Relaxed);
+                        Ok(seen)
+                    } else {
+                        word.compare_exchange_weak(seen, seen & !taken, acquire, Ordering::Relaxed)
+                    };
+                    match claimed {
                         Ok(_) => {
                             let mut rest = taken;
                             while rest != 0 {
@@ -77,6 +84,7 @@ impl FreeMask {
 
     /// Gives workers back (or, at start, gives them out for the first time).
     pub(crate) fn release(&self, ids: &[u16]) {
+        at!(BeforeRelease);
         let mut at = 0;
         while at < ids.len() {
             let index = usize::from(ids[at]) / BITS;

@@ -4,11 +4,12 @@ use crate::fork;
 use crate::free::{Claim, FreeMask};
 use crate::parking::Parking;
 use crate::policy::WaitPolicy;
+use crate::recorder::{Current, Use};
 use crate::slot::Slot;
 use crate::sync::{self, OwnLine};
-use crate::trace::Trace;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use crate::trace::{self, Kind, Trace};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Written rarely, read at every section.
@@ -21,7 +22,7 @@ pub(crate) struct Settings {
     stop: sync::AtomicBool,
     /// Bumped by `release_idle`: spinning workers park at once.
     pub(crate) releases: AtomicU32,
-    trace: AtomicPtr<Trace>,
+    trace: Current<Trace>,
     /// `fork::generation() + 1` once workers run in this process.
     pub(crate) ready: AtomicU32,
 }
@@ -45,8 +46,6 @@ pub(crate) struct Inner {
     pub(crate) barrier_tags: OwnLine<AtomicU32>,
     pub(crate) refused: AtomicU64,
     birth: Instant,
-    /// Every trace ever set: a worker may still write to one that was replaced.
-    traces: Mutex<Vec<Arc<Trace>>>,
 }
 
 impl Inner {
@@ -59,7 +58,7 @@ impl Inner {
                 crowded: AtomicBool::new(false),
                 stop: sync::AtomicBool::new(false),
                 releases: AtomicU32::new(0),
-                trace: AtomicPtr::new(std::ptr::null_mut()),
+                trace: Current::none(),
                 ready: AtomicU32::new(0),
             }),
             slots: (0..workers).map(|_| Slot::new()).collect(),
@@ -74,7 +73,6 @@ impl Inner {
             barrier_tags: OwnLine(AtomicU32::new(0)),
             refused: AtomicU64::new(0),
             birth: Instant::now(),
-            traces: Mutex::new(Vec::new()),
         }
     }
 
@@ -115,21 +113,45 @@ impl Inner {
         }
     }
 
-    /// Wakes at most `count` sleepers among the members that the section they were posted for still waits for.
+    /// Ends every sleep, whether it is due or not: what a test that broke the protocol recovers with.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn wake_everybody(&self) {
+        for (worker, slot) in self.slots.iter().enumerate() {
+            self.parking.wake_anyway(worker);
+            slot.leader.bed.store(0, sync::Ordering::Release);
+            slot.leader.bed.wake_one();
+            slot.desk.barrier_bed.fetch_add(1, sync::Ordering::AcqRel);
+            slot.desk.barrier_bed.wake_all();
+        }
+    }
+
+    /// Wakes at most `count` sleepers among the members that the section they were posted for still waits for, and others
+    /// that it no longer waits for; returns how many.
     pub(crate) fn wake_some(&self, members: &[u16], count: usize) -> usize {
-        self.parking.wake_some(members, count, |id| !self.slots[id].post.load(Ordering::Relaxed).is_done())
+        let woken = self.parking.wake_some(members, count, |id| !self.slots[id].post.load(Ordering::Relaxed).is_done());
+        if woken > 0 {
+            self.record(Kind::Wake, woken as u64);
+        }
+        woken
     }
 
     /// Claims up to `want` free workers for the calling thread.
     pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
         self.free.claim(want, |index| self.parking.mask(index), claim);
+        self.record(Kind::Reserve, claim.ids().len() as u64);
     }
 
     /// Gives back workers claimed in `epoch`, unless a forked child started others meanwhile.
     pub(crate) fn give_back(&self, ids: &[u16], epoch: u32) {
         if self.epoch() == epoch {
-            self.free.release(ids);
+            self.release(ids);
         }
+    }
+
+    /// Gives workers back.
+    pub(crate) fn release(&self, ids: &[u16]) {
+        self.free.release(ids);
+        self.record(Kind::Release, ids.len() as u64);
     }
 
     /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two
@@ -143,32 +165,50 @@ impl Inner {
                 if claim.ids().len() == want {
                     return Some(claim);
                 }
-                self.free.release(claim.ids());
+                self.release(claim.ids());
             }
             let now = Instant::now();
             if now - *since.get_or_insert(now) >= self.settings.acquire_timeout {
                 self.refused.fetch_add(1, Ordering::Relaxed);
+                self.record(Kind::Refuse, want as u64);
                 return None;
             }
             std::thread::yield_now();
         }
     }
 
-    pub(crate) fn trace(&self) -> Option<&Trace> {
-        let trace = self.settings.trace.load(Ordering::Acquire);
-        // SAFETY: `set_trace` stored the address of a trace that `self.traces` keeps alive as long as `self`.
-        unsafe { trace.as_ref() }
+    /// Whether what happens is recorded.
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        // Models do not look at traces: they have one of their own.
+        !cfg!(loom) && self.settings.trace.is_some()
+    }
+
+    /// The trace that is recorded into, for as long as the result lives.
+    #[inline]
+    pub(crate) fn trace(&self) -> Option<Use<'_, Trace>> {
+        if self.is_traced() {
+            self.settings.trace.get(trace::lane)
+        } else {
+            None
+        }
+    }
+
+    /// The same, to keep.
+    pub(crate) fn share_trace(&self) -> Option<Arc<Trace>> {
+        self.settings.trace.share(trace::lane)
+    }
+
+    /// Records one event of the calling thread, if anything is recorded.
+    #[inline]
+    pub(crate) fn record(&self, kind: Kind, value: u64) {
+        if let Some(trace) = self.trace() {
+            trace.record(kind, value);
+        }
     }
 
     pub(crate) fn set_trace(&self, trace: Option<Arc<Trace>>) {
-        let mut traces = self.traces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let address = trace.as_ref().map_or(std::ptr::null_mut(), |trace| Arc::as_ptr(trace).cast_mut());
-        if let Some(trace) = trace {
-            if !traces.iter().any(|known| Arc::ptr_eq(known, &trace)) {
-                traces.push(trace);
-            }
-        }
-        self.settings.trace.store(address, Ordering::Release);
+        self.settings.trace.set(trace);
     }
 
     pub(crate) fn next_barrier_tag(&self) -> u32 {
@@ -184,6 +224,7 @@ impl Inner {
     pub(crate) fn reset(&self) {
         self.free.reset();
         self.parking.reset();
+        self.settings.trace.reset();
         for slot in &self.slots {
             slot.post.reset();
             slot.desk.reset();

@@ -51,12 +51,14 @@ mod free;
 mod futex;
 mod inner;
 mod lag;
+pub mod ledger;
 #[cfg(all(test, loom))]
 mod models;
 mod parking;
 mod place;
 mod policy;
 mod pool;
+mod recorder;
 mod relay;
 mod reserve;
 mod scope;
@@ -66,6 +68,8 @@ mod slot;
 mod stats;
 mod sync;
 mod team;
+#[cfg(feature = "test-hooks")]
+pub mod test_hooks;
 pub mod trace;
 mod wait;
 mod width;

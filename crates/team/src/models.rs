@@ -11,8 +11,10 @@ use crate::exec::erase_share;
 use crate::free::Claim;
 use crate::inner::Inner;
 use crate::policy::WaitPolicy;
+use crate::recorder::Current;
 use crate::section::{Chunks, Leader};
 use crate::sync::Mutation;
+use crate::trace::Ring;
 use crate::{worker, Participant};
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -225,7 +227,7 @@ fn a_gang_after_a_gang_finds_its_member_again() {
 fn woken_members_wake_the_rest_of_a_gang() {
     // With three threads the second preemption takes minutes, and only with it the mutations show.
     let deep = std::env::var_os("THREADTEAM_MODELS").is_some_and(|how| how == "deep");
-    let mutations = [Mutation::CountEveryWake, Mutation::RelaxedUnpark];
+    let mutations = [Mutation::CountEveryWake, Mutation::RelaxedUnpark, Mutation::SkipPassingOn];
     let (preemptions, mutations) = if deep { (2, &mutations[..]) } else { (1, &[][..]) };
     holds_and_notices(preemptions, mutations, || {
         let running = Running::new(2);
@@ -236,7 +238,13 @@ fn woken_members_wake_the_rest_of_a_gang() {
 
 #[test]
 fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
-    holds_and_notices(3, &[Mutation::SkipBarrierFence, Mutation::SkipBarrierSleepFence], || {
+    let mutations = [
+        Mutation::SkipBarrierFence,
+        Mutation::SkipBarrierSleepFence,
+        Mutation::SkipBarrierRecheck,
+        Mutation::SkipBarrierWake,
+    ];
+    holds_and_notices(3, &mutations, || {
         let running = Running::new(1);
         let cells = Cells::new(2);
         let tag = running.inner.next_barrier_tag();
@@ -254,7 +262,8 @@ fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
 
 #[test]
 fn a_leader_that_sleeps_at_its_join_is_woken_by_the_leave() {
-    holds_and_notices(4, &[Mutation::LeaveByStore, Mutation::AnnounceOnce], || {
+    let mutations = [Mutation::LeaveByStore, Mutation::AnnounceOnce, Mutation::SkipLeaderBedStore];
+    holds_and_notices(4, &mutations, || {
         let running = Running::new(1);
         claimed(&running, 2, u64::MAX);
         running.end();
@@ -273,7 +282,7 @@ fn two_callers_share_one_worker_through_the_free_mask() {
         claimed_on(inner, claim.ids(), 2, u64::MAX);
         inner.free.release(claim.ids());
     }
-    holds_and_notices(1, &[Mutation::RelaxedClaim, Mutation::RelaxedRelease], || {
+    holds_and_notices(1, &[Mutation::RelaxedClaim, Mutation::RelaxedRelease, Mutation::ClaimByStore], || {
         let running = Running::new(1);
         running.inner.free.release(&running.members);
         let inner = Arc::clone(&running.inner);
@@ -345,5 +354,55 @@ fn a_captain_that_panics_leaves_no_share_of_its_group_open() {
         let payload = catch_unwind(AssertUnwindSafe(section)).unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&7u32));
         running.end();
+    });
+}
+
+/// What a trace is to its pool: something that threads use and that is freed.
+struct Freed(UnsafeCell<u32>);
+
+// SAFETY: loom checks every access for races.
+unsafe impl Sync for Freed {}
+// SAFETY: as above.
+unsafe impl Send for Freed {}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        // SAFETY: loom reports a use that this does not come after.
+        self.0.with_mut(|cell| unsafe { *cell = 0 });
+    }
+}
+
+#[test]
+fn a_replaced_trace_is_freed_only_when_nobody_records_into_it() {
+    holds_and_notices(3, &[Mutation::SkipTraceCount, Mutation::RelaxedTraceCount], || {
+        let current = Arc::new(Current::none());
+        current.set(Some(Arc::new(Freed(UnsafeCell::new(1)))));
+        let other = Arc::clone(&current);
+        let recorder = thread::spawn(move || {
+            if let Some(trace) = other.get(|| 0) {
+                // SAFETY: loom reports a racing access.
+                assert_eq!(trace.0.with(|cell| unsafe { *cell }), 1);
+            }
+        });
+        current.set(None);
+        recorder.join().unwrap();
+        current.set(None);
+    });
+}
+
+#[test]
+fn an_event_is_read_whole_or_not_at_all() {
+    holds_and_notices(3, &[Mutation::SkipTraceStamp], || {
+        let ring = Arc::new(Ring::new());
+        ring.push(1, 1, 1);
+        let other = Arc::clone(&ring);
+        let writer = thread::spawn(move || other.push(1, 2, 2));
+        for at in 0..2 {
+            if let Some((ns, what)) = ring.read(1, at) {
+                assert_eq!((ns, what), (at as u64 + 1, at as u64 + 1));
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!((ring.read(1, 1), ring.lost(1)), (Some((2, 2)), 1));
     });
 }

@@ -1,6 +1,6 @@
 //! Sleeping workers: who sleeps, and how a post reaches them.
 
-use crate::sync::{fence, mutated, AtomicU64, Futex, Ordering, OwnLine};
+use crate::sync::{at, fence, mutated, AtomicU64, Futex, Ordering, OwnLine};
 
 /// The beds of a pool's workers and the mask of those in or on the way to them.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ impl Parking {
     /// parked bit, or the worker sees the post. A claimed section has no F1: missing this worker costs it only its help.
     pub(crate) fn park(&self, worker: usize, still_idle: impl Fn() -> bool) {
         let bed = &self.beds[worker];
+        at!(BeforePark);
         bed.store(1, Ordering::Relaxed);
         // Release: who sees the bit must also come after the 1 in the bed, or its 0 could be the older of the two.
         let release = if mutated!(RelaxedParkedBit) { Ordering::Relaxed } else { Ordering::Release };
@@ -34,10 +35,13 @@ impl Parking {
         if !mutated!(SkipParkFence) {
             fence(Ordering::SeqCst);
         }
+        at!(Parked);
         if mutated!(SkipRecheck) || still_idle() {
+            at!(BeforeSleep);
             while bed.load(Ordering::Acquire) == 1 {
                 bed.wait(1, None);
             }
+            at!(Woken);
         }
         // Also after a wake: a waker that was late for an earlier sleep may have stored this bed's 0 without this bit.
         // Acquire: a waker that found the bit counts on this worker to wake others, whose posts it must see.
@@ -73,8 +77,10 @@ impl Parking {
 
     /// Wakes `worker` if it sleeps. Only who clears the bit stores the bed and enters the kernel.
     pub(crate) fn wake(&self, worker: usize) -> bool {
+        at!(BeforeWake);
         let woken = self.word(worker).fetch_and(!bit(worker), Ordering::AcqRel) & bit(worker) != 0;
         if woken {
+            at!(BeforeBedStore);
             if !mutated!(SkipBedStore) {
                 self.beds[worker].store(0, Ordering::Release);
             }
@@ -83,23 +89,31 @@ impl Parking {
         woken
     }
 
-    /// Wakes at most `count` sleepers among those `members` whose share `is_open`; returns how many.
+    /// Wakes sleepers among those `members` whose share `is_open` until `count` of the wakes count; returns how many it woke.
     ///
     /// A member that has left the section and sleeps again must not use up a wake: it passes none on, and the rest of a
     /// gang would sleep for ever. Hence the second look: if the share is still open after the member's bit was cleared,
     /// that bit was set before the share was taken, and the member passes wakes on when it takes it.
     pub(crate) fn wake_some(&self, members: &[u16], count: usize, is_open: impl Fn(usize) -> bool) -> usize {
-        let mut woken = 0;
+        let (mut woken, mut counted) = (0, 0);
         for worker in members.iter().map(|&id| usize::from(id)) {
-            if woken == count {
+            if counted == count {
                 break;
             }
             let counts = |worker| mutated!(CountEveryWake) || is_open(worker);
-            if self.is_parked(worker) && counts(worker) && self.wake(worker) && counts(worker) {
+            if self.is_parked(worker) && counts(worker) && self.wake(worker) {
                 woken += 1;
+                counted += usize::from(counts(worker));
             }
         }
         woken
+    }
+
+    /// Wakes `worker` whether it seems to sleep or not: what a test that broke the protocol recovers with.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn wake_anyway(&self, worker: usize) {
+        self.beds[worker].store(0, Ordering::Release);
+        self.beds[worker].wake_one();
     }
 
     /// Nobody sleeps: the child of a fork has no workers.

@@ -156,7 +156,7 @@ impl Pool {
 
     /// Records what participants do from now on, or stops recording.
     ///
-    /// Every trace ever set stays allocated until the pool is dropped: a worker may still write its last event.
+    /// The pool gives up the trace that it recorded into so far as soon as no thread is writing to it.
     pub fn set_trace(&self, trace: Option<Arc<Trace>>) {
         self.inner.set_trace(trace);
     }

@@ -6,6 +6,7 @@ use crate::fork;
 use crate::policy::WaitOverride;
 use crate::pool::Pool;
 use crate::team::SpinScope;
+use crate::trace::Kind;
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
@@ -105,7 +106,7 @@ impl Team {
         let Team { pool, members, .. } = self;
         pool.reserved().retain(|id| !members.contains(id));
         drop(SpinScope::enter(pool.inner(), &members, pool.wait_policy(), true));
-        pool.inner().free.release(&members);
+        pool.inner().release(&members);
         pool
     }
 
@@ -130,7 +131,10 @@ impl Team {
     ///
     /// [`Refused::Busy`] when a root token lives.
     pub fn try_exec(&self, budget: usize) -> Result<Exec<'_>, Refused> {
-        let lead = self.leader.try_lock().ok_or(Refused::Busy)?;
+        let Some(lead) = self.leader.try_lock() else {
+            self.pool.inner().record(Kind::Refuse, budget as u64);
+            return Err(Refused::Busy);
+        };
         Ok(self.mint(budget, lead))
     }
 

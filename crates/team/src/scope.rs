@@ -3,6 +3,7 @@
 use crate::cost::DispatchCosts;
 use crate::error::Refused;
 use crate::exec::Exec;
+use crate::ledger::Ticket;
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::team::{SpinScope, TeamExec};
@@ -26,6 +27,7 @@ pub struct Reserved<'a> {
     costs: DispatchCosts,
     hook: Option<&'a (dyn Fn() + Sync)>,
     over: WaitOverride,
+    ticket: Ticket,
 }
 
 enum Members<'a> {
@@ -60,14 +62,14 @@ impl Exec<'_> {
             }
             _ => Members::Nobody,
         };
-        Ok(Reserved { members, policy, costs, hook, over })
+        Ok(Reserved { members, policy, costs, hook, over, ticket: self.ticket().clone() })
     }
 }
 
 impl Reserved<'_> {
     /// The authority over the reserved members, while `self` is borrowed.
     pub fn team(&mut self) -> TeamExec<'_> {
-        match &self.members {
+        let team = match &self.members {
             Members::Nobody => TeamExec::alone(self.policy, self.costs),
             Members::Carried(pool, members) => {
                 TeamExec::new(pool, members, pool.wait_policy(), self.costs, self.hook).with_wait(self.over)
@@ -75,7 +77,8 @@ impl Reserved<'_> {
             Members::Claimed(pool, members, epoch) => {
                 TeamExec::new(pool, members, self.policy, self.costs, self.hook).claimed_in(*epoch)
             }
-        }
+        };
+        team.counted_by(&self.ticket)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::parking::Parking;
 use crate::relay::{self, Group};
 use crate::share::Shares;
 use crate::slot::{Call, Job, Slot};
-use crate::sync::{mutated, Ordering};
+use crate::sync::{at, mutated, Ordering};
 use crate::trace::Kind;
 use crate::wait::{Step, Waiter, JOIN_SPIN};
 use crate::word::Word;
@@ -89,6 +89,7 @@ impl Leader<'_> {
                 lo = hi;
             }
         }
+        at!(Posted);
         // After the posts, with the first chunk taken: with one chunk a participant this line is not touched, and
         // otherwise no locked instruction stands before the first body.
         if own > 1 {
@@ -143,6 +144,7 @@ impl Leader<'_> {
         }
         for &id in members {
             let slot = self.slot(id);
+            at!(BeforeRevoke);
             while !desk.is_cancelled() {
                 let Some((chunk, entered)) = slot.post.steal_back() else { break };
                 if !entered {
@@ -174,6 +176,7 @@ impl Leader<'_> {
             }
         }
         home.leader.gangs.add(1);
+        at!(Posted);
         Parking::post_fence();
         if self.inner.parking.any_parked(members) {
             home.leader.wakes.add(self.inner.wake_some(members, 1) as u64);
@@ -264,7 +267,9 @@ impl Leader<'_> {
                     self.give_up_after_fork(slot, epoch);
                     let thread = if watch { slot.thread.load(Ordering::Relaxed) } else { 0 };
                     let before = (lag::run_delay(thread), self.inner.now_ns());
+                    self.record(Kind::ParkBegin, desk.number());
                     slot.sleep_until_left(self.hook.map(|_| HOOK_EVERY));
+                    self.record(Kind::ParkEnd, desk.number());
                     if let (Some(before), Some(after)) = (before.0, lag::run_delay(thread)) {
                         delayed += after.saturating_sub(before);
                     }
@@ -296,9 +301,7 @@ impl Leader<'_> {
 
     fn record(&self, kind: Kind, number: u64) {
         if number != 0 {
-            if let Some(trace) = self.inner.trace() {
-                trace.record(kind, number);
-            }
+            self.inner.record(kind, number);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::lag::Lag;
 use crate::place::Place;
 use crate::relay::Group;
-use crate::sync::{mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
+use crate::sync::{at, mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
 use std::ops::Range;
 
@@ -314,8 +314,12 @@ impl Slot {
 
     /// The owner leaves the section and wakes the leader if it sleeps.
     pub(crate) fn leave(&self) {
+        at!(BeforeLeave);
         if self.post.leave().leader_waits() {
-            self.leader.bed.store(0, Ordering::Release);
+            at!(BeforeLeaderWake);
+            if !mutated!(SkipLeaderBedStore) {
+                self.leader.bed.store(0, Ordering::Release);
+            }
             self.leader.bed.wake_one();
         }
     }
@@ -324,9 +328,12 @@ impl Slot {
     ///
     /// A store of 0 that a former leave still owes the bed can only wake this leader for nothing: it looks again.
     pub(crate) fn sleep_until_left(&self, timeout: Option<std::time::Duration>) {
+        at!(BeforeLeaderBed);
         self.leader.bed.store(1, Ordering::Relaxed);
+        at!(BeforeAnnounce);
         if self.post.announce_waiting() {
             self.leader.sleeps.add(1);
+            at!(BeforeLeaderSleep);
             self.leader.bed.wait(1, timeout);
         }
     }

@@ -21,10 +21,11 @@ impl<T> std::ops::Deref for OwnLine<T> {
     }
 }
 
-/// Protocol steps that a model can leave out to show that it would notice.
-#[cfg(loom)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation {
+/// Protocol steps that a model, or a test that forces an interleaving, can leave out to show that it would notice.
+#[cfg(any(loom, feature = "test-hooks"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mutation {
     /// The parking worker does not look at its word again before it sleeps.
     SkipRecheck,
     /// The parking worker leaves out the fence between its parked bit and that look (F2).
@@ -69,6 +70,22 @@ pub(crate) enum Mutation {
     RelaxedClaim,
     /// A caller gives workers back without publishing what it did to their slots.
     RelaxedRelease,
+    /// A caller claims what it saw free by a plain store instead of a compare-and-swap.
+    ClaimByStore,
+    /// A worker that leaves wakes its leader and does not store the leader's bed.
+    SkipLeaderBedStore,
+    /// A participant does not look at its peer again before it sleeps at a barrier.
+    SkipBarrierRecheck,
+    /// A participant that arrives at a barrier does not wake those who sleep there.
+    SkipBarrierWake,
+    /// A member that was woken wakes nobody else.
+    SkipPassingOn,
+    /// A replaced trace is freed without a look at who records into it.
+    SkipTraceCount,
+    /// A thread counts itself as recording without ordering that before its look at which trace it records into.
+    RelaxedTraceCount,
+    /// A reader of a trace does not look whether an event was overwritten while it was read.
+    SkipTraceStamp,
 }
 
 /// The step that this process leaves out, named by `THREADTEAM_MUTATION`.
@@ -79,14 +96,25 @@ pub(crate) fn is_active(mutation: Mutation) -> bool {
     active.as_deref().is_some_and(|active| active == format!("{mutation:?}"))
 }
 
-/// `mutated!(Step)` is true when a model leaves that step out, and the constant `false` outside models.
+/// `mutated!(Step)` is true when a model or a test leaves that step out, and the constant `false` in the product.
 macro_rules! mutated {
     ($step:ident) => {{
         #[cfg(loom)]
         let left_out = $crate::sync::is_active($crate::sync::Mutation::$step);
-        #[cfg(not(loom))]
+        #[cfg(all(not(loom), feature = "test-hooks"))]
+        let left_out = $crate::test_hooks::is_active($crate::sync::Mutation::$step);
+        #[cfg(not(any(loom, feature = "test-hooks")))]
         let left_out = false;
         left_out
     }};
 }
 pub(crate) use mutated;
+
+/// `at!(Point)`: a test may hold the thread here; nothing in the product.
+macro_rules! at {
+    ($point:ident) => {
+        #[cfg(feature = "test-hooks")]
+        $crate::test_hooks::reach($crate::test_hooks::Point::$point)
+    };
+}
+pub(crate) use at;

@@ -5,11 +5,12 @@ use crate::error::{Cancelled, Error};
 use crate::exec::{erase_share, Exec, JobCounter};
 use crate::free::Claim;
 use crate::inner::Inner;
+use crate::ledger::{Ticket, NOBODY};
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::section::{Leader, HOOK_EVERY};
 use crate::share::Shares;
-use crate::sync::{fence, mutated, AtomicU64, Ordering};
+use crate::sync::{at, fence, mutated, AtomicU64, Ordering};
 use crate::trace::Kind;
 use crate::wait::{Step, Waiter, JOIN_SPIN};
 use crate::worker::ENDS_WITH_INTERVAL;
@@ -64,6 +65,8 @@ pub struct TeamExec<'team> {
     stored: WaitPolicy,
     costs: DispatchCosts,
     hook: Option<&'team (dyn Fn() + Sync)>,
+    /// Where its tasks are counted, in tests.
+    ticket: &'team Ticket,
     /// Which workers the members were claimed from; `None` when they stay reserved in a forked child too.
     epoch: Option<u32>,
 }
@@ -76,7 +79,7 @@ impl<'team> TeamExec<'team> {
         costs: DispatchCosts,
         hook: Option<&'team (dyn Fn() + Sync)>,
     ) -> Self {
-        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook, epoch: None }
+        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook, ticket: &NOBODY, epoch: None }
     }
 
     /// The same, for members that were claimed for this scope in `epoch`.
@@ -86,7 +89,13 @@ impl<'team> TeamExec<'team> {
     }
 
     pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
-        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None, epoch: None }
+        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None, ticket: &NOBODY, epoch: None }
+    }
+
+    /// The same, with its tasks counted by `ticket`.
+    pub(crate) fn counted_by(mut self, ticket: &'team Ticket) -> Self {
+        self.ticket = ticket;
+        self
     }
 
     /// Participants, the leader included.
@@ -115,7 +124,7 @@ impl<'team> TeamExec<'team> {
     pub fn exec(&mut self) -> Exec<'_> {
         self.check_epoch();
         match self.pool {
-            Some(pool) => Exec::of_members(pool, self.members, self.hook),
+            Some(pool) => Exec::of_members(pool, self.members, self.hook, self.ticket.clone()),
             None => Exec::serial(),
         }
     }
@@ -125,9 +134,16 @@ impl<'team> TeamExec<'team> {
     where
         F: Fn(usize, usize) + Sync,
     {
+        let f = |index, size| {
+            let _task = self.ticket.enter();
+            f(index, size);
+        };
         match self.pool.map(Pool::inner) {
             Some(inner) if !self.members.is_empty() => self.gang(inner, self.members, &f),
-            _ => f(0, 1),
+            _ => {
+                let _leads = self.ticket.lead();
+                f(0, 1);
+            }
         }
     }
 
@@ -136,6 +152,10 @@ impl<'team> TeamExec<'team> {
     where
         F: Fn(&Participant<'_>) + Sync,
     {
+        let f = |participant: &Participant<'_>| {
+            let _task = self.ticket.enter();
+            f(participant);
+        };
         match self.pool.map(Pool::inner) {
             Some(inner) if !self.members.is_empty() => {
                 let tag = inner.next_barrier_tag();
@@ -144,7 +164,10 @@ impl<'team> TeamExec<'team> {
                     f(&Participant::new(Some((inner, members)), index, tag));
                 });
             }
-            _ => f(&Participant::new(None, 0, 0)),
+            _ => {
+                let _leads = self.ticket.lead();
+                f(&Participant::new(None, 0, 0));
+            }
         }
     }
 
@@ -194,18 +217,10 @@ impl<'team> TeamExec<'team> {
     {
         let child = |part: usize| {
             let first = shares.start(part);
-            f(
-                part,
-                TeamExec {
-                    pool: self.pool,
-                    members: &self.members[first..first + shares.size(part) - 1],
-                    policy: self.policy,
-                    stored: self.policy,
-                    costs: self.costs,
-                    hook: self.hook,
-                    epoch: self.epoch,
-                },
-            );
+            let members = &self.members[first..first + shares.size(part) - 1];
+            let ticket = self.ticket.derive("a child", NonZeroUsize::MIN.saturating_add(members.len()));
+            let _task = ticket.enter();
+            f(part, TeamExec { members, stored: self.policy, ticket: &ticket, ..self });
         };
         match self.pool.map(Pool::inner) {
             Some(inner) if shares.count() > 1 => {
@@ -223,6 +238,7 @@ impl<'team> TeamExec<'team> {
         F: Fn(usize, usize) + Sync,
     {
         self.check_epoch();
+        let _leads = self.ticket.lead();
         let _scope = (self.policy != self.stored).then(|| SpinScope::enter(inner, self.members, self.policy, false));
         let (call, data) = erase_share(f);
         let leader = Leader { inner, hook: self.hook, estimate: 0 };
@@ -371,18 +387,16 @@ impl<'a> Participant<'a> {
             fence(Ordering::SeqCst);
         }
         let desk = desk(inner, members);
-        if desk.barrier_waiters.load(Ordering::Relaxed) != 0 {
+        at!(Arrived);
+        if desk.barrier_waiters.load(Ordering::Relaxed) != 0 && !mutated!(SkipBarrierWake) {
+            at!(BeforeBarrierWake);
             desk.barrier_bed.fetch_add(1, Ordering::Release);
             desk.barrier_bed.wake_all();
         }
-        if let Some(trace) = inner.trace() {
-            trace.record(Kind::BarrierBegin, 0);
-        }
+        inner.record(Kind::BarrierBegin, desk.number());
         let peers = (0..self.size()).filter(|&peer| peer != self.index);
         let result = peers.map(|peer| self.wait_for(inner, members, peer, stop)).find(Result::is_err).unwrap_or(Ok(()));
-        if let Some(trace) = inner.trace() {
-            trace.record(Kind::BarrierEnd, 0);
-        }
+        inner.record(Kind::BarrierEnd, desk.number());
         result
     }
 
@@ -405,13 +419,18 @@ impl<'a> Participant<'a> {
                 return Err(Cancelled);
             }
             if waiter.step() == Step::Sleep {
+                at!(BeforeBarrierCount);
                 desk.barrier_waiters.fetch_add(1, Ordering::Relaxed);
+                at!(BarrierCounted);
                 if !mutated!(SkipBarrierSleepFence) {
                     fence(Ordering::SeqCst);
                 }
                 let bed = desk.barrier_bed.load(Ordering::Acquire);
-                if !arrived() && !desk.is_cancelled() {
+                if mutated!(SkipBarrierRecheck) || !arrived() && !desk.is_cancelled() {
+                    at!(BeforeBarrierSleep);
+                    inner.record(Kind::ParkBegin, desk.number());
                     desk.barrier_bed.wait(bed, stop.map(|_| HOOK_EVERY));
+                    inner.record(Kind::ParkEnd, desk.number());
                 }
                 desk.barrier_waiters.fetch_sub(1, Ordering::Relaxed);
                 if stop.is_some_and(|stop| stop()) {

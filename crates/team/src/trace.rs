@@ -1,15 +1,18 @@
 //! What every participant did and when, recorded into preallocated rings.
 //!
-//! A pool without a trace pays one load per section. With one, each event costs a clock read and two stores.
+//! A pool without a trace pays one load per step of a section. With one, each event costs a clock read, three locked
+//! instructions on lines of the thread's own, and four stores. A thread's events go to a ring that no other thread writes
+//! (as long as there are rings: 16 beyond one a participant), so that sections of several callers and pools stay apart.
 
+use crate::sync::{fence, mutated, AtomicU64, AtomicUsize, Ordering};
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// A leader begins to publish a section; `value` is the section's number.
@@ -22,11 +25,12 @@ pub enum Kind {
     JoinBegin,
     /// Everyone has left section `value`.
     JoinEnd,
-    /// A participant arrives at a barrier.
+    /// A participant of section `value` arrives at a barrier.
     BarrierBegin,
-    /// The barrier opened.
+    /// The barrier opened, or was cancelled.
     BarrierEnd,
-    /// A worker goes to sleep.
+    /// A participant goes to sleep: an idle worker (`value` is 0), or one that waits at the join or at a barrier of section
+    /// `value`.
     ParkBegin,
     /// It is awake again.
     ParkEnd,
@@ -34,10 +38,27 @@ pub enum Kind {
     Wake,
     /// What follows on this lane belongs to label `value` (a step of a program).
     Label,
+    /// A worker begins its loop.
+    Start,
+    /// A worker ends its loop: the pool closes.
+    Stop,
+    /// A worker found a post of section `value` and is inside.
+    Enter,
+    /// A worker has left section `value`.
+    Leave,
+    /// A worker begins to poll for its next post.
+    SpinBegin,
+    /// A caller has claimed workers; `value` is how many.
+    Reserve,
+    /// A caller has given workers back; `value` is how many.
+    Release,
+    /// A caller was refused participants; `value` is how many it wanted.
+    Refuse,
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Kind; 19] = [
         Kind::Publish,
         Kind::ShareBegin,
         Kind::ShareEnd,
@@ -49,6 +70,14 @@ impl Kind {
         Kind::ParkEnd,
         Kind::Wake,
         Kind::Label,
+        Kind::Start,
+        Kind::Stop,
+        Kind::Enter,
+        Kind::Leave,
+        Kind::SpinBegin,
+        Kind::Reserve,
+        Kind::Release,
+        Kind::Refuse,
     ];
 
     /// The name used in exports.
@@ -65,6 +94,14 @@ impl Kind {
             Kind::ParkEnd => "park_end",
             Kind::Wake => "wake",
             Kind::Label => "label",
+            Kind::Start => "start",
+            Kind::Stop => "stop",
+            Kind::Enter => "enter",
+            Kind::Leave => "leave",
+            Kind::SpinBegin => "spin_begin",
+            Kind::Reserve => "reserve",
+            Kind::Release => "release",
+            Kind::Refuse => "refuse",
         }
     }
 }
@@ -72,7 +109,8 @@ impl Kind {
 /// One recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// 0 for callers from outside the pool, `i + 1` for worker `i`.
+    /// 0 for the first caller from outside the pool, `i + 1` for worker `i`; what came to none of these, further callers and
+    /// workers of further pools, has a number from [`Trace::participants`] on, and a name in [`Trace::further`].
     pub participant: usize,
     /// Nanoseconds since the trace was made.
     pub ns: u64,
@@ -82,11 +120,70 @@ pub struct Event {
     pub value: u64,
 }
 
+/// Rings for threads that find the ring of their participant taken; the last is shared by all that come later.
+const FURTHER: usize = 16;
+
+/// Ends the life of no trace: the number of a thread that has recorded nothing yet.
+const NO_TRACE: u64 = 0;
+
+/// The event number `stamp - 1` of a ring, whole when the stamp is the same before and after it was read.
 #[derive(Debug)]
-struct Ring {
+struct Entry {
+    stamp: AtomicU64,
+    ns: AtomicU64,
+    /// `value << 8 | kind`.
+    what: AtomicU64,
+}
+
+/// The events of one thread, the most recent ones.
+#[derive(Debug)]
+pub(crate) struct Ring {
     head: AtomicUsize,
-    /// Time and `value << 8 | kind` of each event.
-    events: Box<[(AtomicU64, AtomicU64)]>,
+    /// Made at the first event, for the rings of further threads.
+    entries: OnceLock<Box<[Entry]>>,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        Ring { head: AtomicUsize::new(0), entries: OnceLock::new() }
+    }
+
+    fn entries(&self, capacity: usize) -> &[Entry] {
+        self.entries.get_or_init(|| {
+            let entry = || Entry { stamp: AtomicU64::new(0), ns: AtomicU64::new(0), what: AtomicU64::new(0) };
+            (0..capacity).map(|_| entry()).collect()
+        })
+    }
+
+    pub(crate) fn push(&self, capacity: usize, ns: u64, what: u64) {
+        let at = self.head.fetch_add(1, Ordering::Relaxed);
+        let entry = &self.entries(capacity)[at % capacity];
+        entry.stamp.store(0, Ordering::Relaxed);
+        // Pairs with the fence in `read`: who sees what follows also sees that the entry was not whole.
+        fence(Ordering::Release);
+        entry.ns.store(ns, Ordering::Relaxed);
+        entry.what.store(what, Ordering::Relaxed);
+        entry.stamp.store(at as u64 + 1, Ordering::Release);
+    }
+
+    /// Time and content of event `at`, if it is whole.
+    pub(crate) fn read(&self, capacity: usize, at: usize) -> Option<(u64, u64)> {
+        let entry = &self.entries(capacity)[at % capacity];
+        let stamp = entry.stamp.load(Ordering::Acquire);
+        let read = (entry.ns.load(Ordering::Relaxed), entry.what.load(Ordering::Relaxed));
+        if !mutated!(SkipTraceStamp) {
+            fence(Ordering::Acquire);
+            if stamp != at as u64 + 1 || entry.stamp.load(Ordering::Relaxed) != stamp {
+                return None;
+            }
+        }
+        Some(read)
+    }
+
+    /// How many of its events were overwritten.
+    pub(crate) fn lost(&self, capacity: usize) -> usize {
+        self.head.load(Ordering::Relaxed).saturating_sub(capacity)
+    }
 }
 
 /// Rings of the most recent events, one a participant.
@@ -108,50 +205,107 @@ struct Ring {
 /// ```
 #[derive(Debug)]
 pub struct Trace {
+    /// Tells the traces of this process apart.
+    id: u64,
     since: Instant,
+    capacity: usize,
+    participants: usize,
     sections: AtomicU64,
+    /// One a participant, then those of further threads.
     rings: Box<[Ring]>,
+    /// Which thread writes which ring.
+    owners: Mutex<Owners>,
     /// What labels stand for.
     names: Mutex<BTreeMap<u64, Arc<str>>>,
 }
 
-thread_local! {
-    /// Which ring this thread writes: a label for pictures, never a way to a pool.
-    static LANE: Cell<usize> = const { Cell::new(0) };
+#[derive(Debug, Default)]
+struct Owners {
+    rings: HashMap<ThreadId, usize>,
+    further: Vec<String>,
 }
 
-/// Called once by each worker: its events go to ring `lane`.
+thread_local! {
+    /// Which ring this thread would like: a place in pictures, never a way to a pool.
+    static LANE: Cell<usize> = const { Cell::new(0) };
+    /// The trace that this thread recorded into last, and its ring there.
+    static RING: Cell<(u64, usize)> = const { Cell::new((NO_TRACE, 0)) };
+}
+
+/// Called once by each worker: its events go to ring `lane` if no other thread's do.
 pub(crate) fn set_lane(lane: usize) {
     LANE.set(lane);
+}
+
+/// The calling thread's lane, 0 for callers.
+pub(crate) fn lane() -> usize {
+    LANE.get()
 }
 
 impl Trace {
     /// Rings of `capacity` events for `participants` participants; older events are overwritten.
     pub fn new(participants: usize, capacity: usize) -> Self {
-        let ring = || Ring {
-            head: AtomicUsize::new(0),
-            events: (0..capacity.max(1)).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect(),
-        };
+        static MADE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(NO_TRACE + 1);
+        let (participants, capacity) = (participants.max(1), capacity.max(1));
+        let rings: Box<[Ring]> = (0..participants + FURTHER).map(|_| Ring::new()).collect();
+        for ring in &rings[..participants] {
+            ring.entries(capacity);
+        }
         Trace {
+            id: MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             since: Instant::now(),
+            capacity,
+            participants,
             sections: AtomicU64::new(0),
-            rings: (0..participants.max(1)).map(|_| ring()).collect(),
+            rings,
+            owners: Mutex::default(),
             names: Mutex::new(BTreeMap::new()),
         }
     }
 
     /// Records one event of the calling thread, now.
     pub fn record(&self, kind: Kind, value: u64) {
-        self.record_for(LANE.get(), kind, value);
+        let (trace, ring) = RING.get();
+        let ring = if trace == self.id { ring } else { self.find_ring() };
+        self.push(ring, kind, value);
     }
 
     /// Records one event of participant `lane`, now (for execution systems whose threads are not the pool's).
     pub fn record_for(&self, lane: usize, kind: Kind, value: u64) {
-        let ns = self.now_ns();
-        let ring = &self.rings[lane.min(self.rings.len() - 1)];
-        let at = ring.head.fetch_add(1, Ordering::Relaxed) % ring.events.len();
-        ring.events[at].0.store(ns, Ordering::Relaxed);
-        ring.events[at].1.store(value << 8 | kind as u64, Ordering::Relaxed);
+        self.push(lane.min(self.participants - 1), kind, value);
+    }
+
+    fn push(&self, ring: usize, kind: Kind, value: u64) {
+        self.rings[ring].push(self.capacity, self.now_ns(), value << 8 | kind as u64);
+    }
+
+    /// The ring of the calling thread: the one it had, its lane's, or one of those for further threads.
+    #[cold]
+    fn find_ring(&self) -> usize {
+        let thread = std::thread::current();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = match owners.rings.get(&thread.id()) {
+            Some(&ring) => ring,
+            None => {
+                let (lane, last) = (lane(), self.rings.len() - 1);
+                let ring = if lane < self.participants && !owners.rings.values().any(|&taken| taken == lane) {
+                    lane
+                } else {
+                    let further = owners.further.len();
+                    if further < FURTHER {
+                        let name = thread.name().filter(|_| lane > 0).map(str::to_owned);
+                        owners.further.push(name.unwrap_or_else(|| format!("caller {}", further + 2)));
+                    } else {
+                        "all others".clone_into(&mut owners.further[FURTHER - 1]);
+                    }
+                    (self.participants + further).min(last)
+                };
+                owners.rings.insert(thread.id(), ring);
+                ring
+            }
+        };
+        RING.set((self.id, ring));
+        ring
     }
 
     /// Records that a section is being published and returns its number, at least 1.
@@ -180,26 +334,38 @@ impl Trace {
         self.since.elapsed().as_nanos() as u64
     }
 
-    /// How many participants have a ring.
+    /// How many participants have a ring of their own.
     pub fn participants(&self) -> usize {
-        self.rings.len()
+        self.participants
+    }
+
+    /// The names of the threads whose ring was taken when they came: participants from [`participants`](Self::participants)
+    /// on. Beyond 16 they share the last ring.
+    pub fn further(&self) -> Vec<String> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).further.clone()
     }
 
     /// Events that were overwritten by later ones.
     pub fn overwritten(&self) -> usize {
-        self.rings.iter().map(|ring| ring.head.load(Ordering::Relaxed).saturating_sub(ring.events.len())).sum()
+        self.rings.iter().map(|ring| ring.lost(self.capacity)).sum()
     }
 
-    /// What was recorded, by participant and time. Call it when nothing records.
+    /// The same for each participant that lost any.
+    pub fn overwritten_by(&self) -> Vec<(usize, usize)> {
+        let lost = self.rings.iter().map(|ring| ring.lost(self.capacity));
+        lost.enumerate().filter(|&(_, lost)| lost > 0).collect()
+    }
+
+    /// What was recorded, by participant and time. Events that a thread is just writing, or overwriting, are left out:
+    /// call it when nothing records to get all that the rings hold.
     pub fn events(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for (participant, ring) in self.rings.iter().enumerate() {
             let head = ring.head.load(Ordering::Acquire);
-            for at in head.saturating_sub(ring.events.len())..head {
-                let (ns, what) = &ring.events[at % ring.events.len()];
-                let what = what.load(Ordering::Relaxed);
+            for at in head.saturating_sub(self.capacity)..head {
+                let Some((ns, what)) = ring.read(self.capacity, at) else { continue };
                 if let Some(&kind) = Kind::ALL.get((what & 0xff).wrapping_sub(1) as usize) {
-                    all.push(Event { participant, ns: ns.load(Ordering::Relaxed), kind, value: what >> 8 });
+                    all.push(Event { participant, ns, kind, value: what >> 8 });
                 }
             }
         }

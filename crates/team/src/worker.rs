@@ -7,7 +7,7 @@ use crate::lag;
 use crate::place;
 use crate::relay;
 use crate::slot::{Job, Slot};
-use crate::sync::{mutated, Ordering};
+use crate::sync::{at, mutated, Ordering};
 use crate::trace::{self, Kind};
 use crate::wait::{Step, Waiter};
 use crate::word::Word;
@@ -47,6 +47,7 @@ fn work(inner: &Inner, index: usize) {
     let worker = Worker { inner, index, slot: &inner.slots[index] };
     let mut woken = false;
     let process = fork::generation();
+    worker.record(Kind::Start, 0);
     while let Some(word) = worker.next(&mut woken) {
         worker.serve(word, woken);
         // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
@@ -55,6 +56,7 @@ fn work(inner: &Inner, index: usize) {
         }
         woken = false;
     }
+    worker.record(Kind::Stop, 0);
 }
 
 /// Looks at the clock on the leader's CPU before the worker moves: the leader may move first.
@@ -90,6 +92,7 @@ impl Worker<'_> {
         let releases = self.inner.settings.releases.load(Ordering::Relaxed);
         let mut waiter = self.waiter();
         let mut stacked = Stacked::default();
+        self.record(Kind::SpinBegin, 0);
         // A post that is there already was made while this worker did not run, perhaps because its leader did.
         if self.is_posted().is_some() && self.slot.notice.leader_place.is_here() {
             place::move_away();
@@ -119,6 +122,7 @@ impl Worker<'_> {
                 }
                 *woken = true;
                 waiter = self.waiter();
+                self.record(Kind::SpinBegin, 0);
                 if self.slot.notice.leader_place.is_here() {
                     place::move_away();
                 }
@@ -161,22 +165,28 @@ impl Worker<'_> {
         let mut first = if word.is_gang() {
             None
         } else {
+            at!(BeforeEntry);
             match self.slot.post.try_enter(word) {
                 Some(entry) => Some(entry),
-                None => return,
+                None => {
+                    at!(EntryLost);
+                    return;
+                }
             }
         };
+        at!(Entered);
         // From here to `leave` the section's closure, members and desk stay as they are.
         let job = self.slot.post.job();
         let desk = &self.inner.slots[job.home].desk;
         self.slot.owner.entered.add(1);
+        let number = if self.inner.is_traced() { desk.number() } else { 0 };
+        self.record(Kind::Enter, number);
         if job.group.relays() {
             self.relay(&job, desk, &mut first);
         }
         if woken {
             self.pass_wakes_on(desk);
         }
-        let number = if self.inner.trace().is_some() { desk.number() } else { 0 };
         self.record(Kind::ShareBegin, number);
         let shared = catch_unwind(AssertUnwindSafe(|| match first {
             // SAFETY: this worker is inside the section, so its closure is alive.
@@ -193,6 +203,7 @@ impl Worker<'_> {
         }
         self.record(Kind::ShareEnd, number);
         self.slot.leave();
+        self.record(Kind::Leave, number);
     }
 
     /// The chunks of a claimed section: `chunk`, the rest of the own range, then the others'.
@@ -252,13 +263,11 @@ impl Worker<'_> {
     fn relay(&self, job: &Job, desk: &Desk, first: &mut Option<(usize, Word)>) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
+        at!(BeforeRelay);
         match first {
             Some((chunk, after)) => *after = relay::relay_chunks(self.inner, members, &self.slot.post, job, *chunk),
             None => {
-                let woken = relay::relay_gang(self.inner, members, job);
-                if woken > 0 {
-                    self.record(Kind::Wake, woken as u64);
-                }
+                relay::relay_gang(self.inner, members, job);
             }
         }
     }
@@ -266,15 +275,12 @@ impl Worker<'_> {
     fn pass_wakes_on(&self, desk: &Desk) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
-        let woken = self.inner.wake_some(members, WAKES_PASSED_ON);
-        if woken > 0 {
-            self.record(Kind::Wake, woken as u64);
+        if !mutated!(SkipPassingOn) {
+            self.inner.wake_some(members, WAKES_PASSED_ON);
         }
     }
 
     fn record(&self, kind: Kind, value: u64) {
-        if let Some(trace) = self.inner.trace() {
-            trace.record(kind, value);
-        }
+        self.inner.record(kind, value);
     }
 }

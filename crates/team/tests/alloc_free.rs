@@ -1,5 +1,7 @@
 //! Sections allocate nothing, neither on a team nor on a plain token.
 
+#![cfg(not(feature = "ledger"))]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};

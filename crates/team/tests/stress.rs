@@ -1,5 +1,7 @@
 //! Random sections of every kind from several callers on one pool: every index exactly once.
 //!
+//! With the feature `test-hooks` every thread is also delayed at random at every step of the protocol.
+//!
 //! About five seconds by default. `THREADTEAM_STRESS_SECTIONS=10000000` runs that many sections instead, and
 //! `THREADTEAM_STRESS_SEED` repeats a run (its choices; the interleaving is the machine's).
 
@@ -105,6 +107,15 @@ fn delay(choice: u64) {
         17..=256 => (0..random.below(400)).for_each(|_| std::hint::spin_loop()),
         _ => {}
     }
+}
+
+/// Every thread is delayed at random where the protocol has a step.
+#[cfg(feature = "test-hooks")]
+fn delay_at_every_point(seed: u64) {
+    let steps = AtomicU64::new(seed);
+    threadteam::test_hooks::set_hook(Some(std::sync::Arc::new(move |_point| {
+        delay(steps.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    })));
 }
 
 fn nz(n: usize) -> NonZeroUsize {
@@ -317,6 +328,8 @@ fn every_index_runs_once_under_random_load() {
     println!("stress: seed {seed}");
     let watchdog = Watchdog { progress: AtomicU64::new(0), done: AtomicBool::new(false) };
     let since = Instant::now();
+    #[cfg(feature = "test-hooks")]
+    delay_at_every_point(seed);
     let mut random = Random(seed);
     let (mut sections, mut rounds) = (0, 0u64);
     std::thread::scope(|scope| {
