@@ -4,10 +4,10 @@
 //! callers of one pool never share one. It outlives the section: nothing on it points into freed memory when a worker is
 //! late, and between sections of one caller its lines change only where a value does.
 
+use crate::fork::ForkLock;
 use crate::sync::{at, mutated, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
 use crate::word::Word;
 use std::any::Any;
-use std::sync::Mutex;
 
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -33,7 +33,7 @@ pub(crate) struct Desk {
     /// Participants that sleep at a barrier; the word they sleep on.
     pub(crate) barrier_waiters: OwnLine<AtomicUsize>,
     pub(crate) barrier_bed: Futex,
-    panic: Mutex<Option<Payload>>,
+    panic: ForkLock<Option<Payload>>,
 }
 
 impl Desk {
@@ -49,7 +49,7 @@ impl Desk {
             barrier: OwnLine(AtomicU64::new(0)),
             barrier_waiters: OwnLine(AtomicUsize::new(0)),
             barrier_bed: Futex::new(0),
-            panic: Mutex::new(None),
+            panic: ForkLock::new(None),
         }
     }
 
@@ -103,7 +103,7 @@ impl Desk {
 
     /// Keeps the first panic of the section and cancels it.
     pub(crate) fn fail(&self, payload: Payload) {
-        let mut first = self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut first = self.panic.lock();
         if first.is_none() {
             *first = Some(payload);
         }
@@ -116,7 +116,7 @@ impl Desk {
         if !self.is_cancelled() {
             return None;
         }
-        self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        self.panic.lock().take()
     }
 
     /// The leader takes its next chunk.

@@ -6,6 +6,7 @@ use crate::foreign::{dispatch_chunks, Foreign};
 use crate::free::Claim;
 use crate::inner::Inner;
 use crate::ledger::Ticket;
+use crate::pin::{self, Placed};
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::reserve::Lead;
@@ -169,6 +170,16 @@ impl<'p> Exec<'p> {
     #[inline]
     pub fn budget(&self) -> NonZeroUsize {
         self.budget
+    }
+
+    /// Whether a team scope of this token places its members: a root scope of a pool that asks for it.
+    pub(crate) fn places_members(&self) -> bool {
+        match self.place {
+            Place::Pool(pool) => pool.pin_participants(),
+            // Children, loans and sub-teams keep the placement of their root.
+            Place::Team(pool, _) => pool.pin_participants() && self._lead.is_some(),
+            Place::Here | Place::Foreign(_) => false,
+        }
     }
 
     /// Whether everything runs on the calling thread.
@@ -394,7 +405,10 @@ impl<'p> Exec<'p> {
     }
 
     /// Hands the budget to another library as a plain width: the one place where a bare width exists.
+    ///
+    /// A member of a placed team gets its own affinity mask back first: see [`before_foreign_work`](crate::before_foreign_work).
     pub fn external<R: Send>(self, f: impl FnOnce(NonZeroUsize) -> R + Send) -> R {
+        pin::before_foreign_work();
         let _task = self.ticket.enter();
         f(self.budget)
     }
@@ -494,7 +508,10 @@ impl<'p> Exec<'p> {
                 Ok(f(team.counted_by(&self.ticket)))
             }
             Place::Team(pool, members) => {
-                pool.running();
+                let inner = pool.running();
+                if self.places_members() {
+                    pin::place_members(inner, members, self.hook);
+                }
                 let team = TeamExec::new(pool, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
                 Ok(f(team.with_wait(over).counted_by(&self.ticket)))
             }
@@ -503,6 +520,8 @@ impl<'p> Exec<'p> {
                 let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
                 let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 let policy = pool.wait_policy().with(over);
+                // Dropped before `held`: members leave the reservation with their own masks.
+                let _placed = self.places_members().then(|| Placed::enter(inner, held.ids, self.hook));
                 // Dropped before `held`: the members' idle interval begins under this policy.
                 let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
                 let team = TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook);

@@ -1,6 +1,33 @@
 //! A word that threads sleep on: the futex where the platform has one.
 
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+/// Sleeps while `word` is `expected`, for at most `timeout`; may return early.
+#[cfg(target_os = "linux")]
+pub(crate) fn wait_at_most(word: &AtomicU32, expected: u32, timeout: Duration) {
+    let spec =
+        libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos() as libc::c_long };
+    // SAFETY: the address is a live, aligned 32-bit word for the whole call and `spec` a valid relative time.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            &spec as *const libc::timespec,
+        );
+    }
+}
+
+/// Other platforms' wait has no time limit in `atomic-wait`: look again every millisecond.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn wait_at_most(word: &AtomicU32, expected: u32, timeout: Duration) {
+    let end = std::time::Instant::now() + timeout;
+    while word.load(std::sync::atomic::Ordering::Acquire) == expected && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1).min(timeout));
+    }
+}
 
 #[cfg(not(loom))]
 pub(crate) use real::Futex;
@@ -38,35 +65,17 @@ mod real {
         pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
             match timeout {
                 None => atomic_wait::wait(&self.0, expected),
-                Some(timeout) => self.wait_timeout(expected, timeout),
+                Some(timeout) => super::wait_at_most(&self.0, expected, timeout),
             }
         }
 
-        #[cfg(target_os = "linux")]
-        fn wait_timeout(&self, expected: u32, timeout: Duration) {
-            let spec = libc::timespec {
-                tv_sec: timeout.as_secs() as libc::time_t,
-                tv_nsec: timeout.subsec_nanos() as libc::c_long,
-            };
-            // SAFETY: the address is a live, aligned 32-bit word for the whole call and `spec` a valid relative time.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.0.as_ptr(),
-                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                    expected,
-                    &spec as *const libc::timespec,
-                );
-            }
+        pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
+            self.0.swap(value, order)
         }
 
-        /// Other platforms' wait has no time limit in `atomic-wait`: look again every millisecond.
-        #[cfg(not(target_os = "linux"))]
-        fn wait_timeout(&self, expected: u32, timeout: Duration) {
-            let end = std::time::Instant::now() + timeout;
-            while self.load(Ordering::Acquire) == expected && std::time::Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(1).min(timeout));
-            }
+        /// Stores `new` if the word is `current`; whether it was.
+        pub(crate) fn replace(&self, current: u32, new: u32, order: Ordering) -> bool {
+            self.0.compare_exchange(current, new, order, Ordering::Relaxed).is_ok()
         }
 
         pub(crate) fn wake_one(&self) {
@@ -108,6 +117,14 @@ mod model {
 
         pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
             self.word.fetch_add(value, order)
+        }
+
+        pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
+            self.word.swap(value, order)
+        }
+
+        pub(crate) fn replace(&self, current: u32, new: u32, order: Ordering) -> bool {
+            self.word.compare_exchange(current, new, order, Ordering::Relaxed).is_ok()
         }
 
         /// Sleeps until a wake; a model has no time, so a lost wake-up is a deadlock that loom reports.

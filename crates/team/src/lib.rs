@@ -40,8 +40,11 @@
 //! ```
 
 mod alone;
+mod berth;
+mod cache;
 mod calibrate;
 mod cost;
+mod crew;
 mod desk;
 mod error;
 mod exec;
@@ -55,6 +58,7 @@ pub mod ledger;
 #[cfg(all(test, loom))]
 mod models;
 mod parking;
+mod pin;
 mod place;
 mod policy;
 mod pool;
@@ -76,11 +80,14 @@ mod width;
 mod word;
 mod worker;
 
+pub use cache::{keep_workers, kept_workers};
 pub use calibrate::Sample;
 pub use cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass, WidthCosts, PAYS};
 pub use error::{Cancelled, Error, Refused};
 pub use exec::Exec;
 pub use foreign::Foreign;
+pub use fork::{forks, Bell, ForkGuard, ForkLock};
+pub use pin::before_foreign_work;
 pub use policy::{raise_current_thread_qos, Qos, WaitOverride, WaitPolicy};
 pub use pool::{Pool, PoolBuilder};
 pub use reserve::{IntoTeamError, Team};

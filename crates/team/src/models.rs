@@ -35,7 +35,7 @@ fn explore(preemptions: usize, model: fn()) {
 ///
 /// A model without one of its steps may do anything, also jump to an address that was never stored: each mutation runs in
 /// a process of its own.
-fn holds_and_notices(preemptions: usize, mutations: &[Mutation], model: fn()) {
+pub(crate) fn holds_and_notices(preemptions: usize, mutations: &[Mutation], model: fn()) {
     let since = Instant::now();
     explore(preemptions, model);
     if std::env::var_os("THREADTEAM_MUTATION").is_some() {

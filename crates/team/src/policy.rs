@@ -125,9 +125,14 @@ impl Qos {
 /// off Apple targets.
 pub fn raise_current_thread_qos(qos: Qos) {
     #[cfg(target_vendor = "apple")]
-    // SAFETY: `qos_class_self` reads the calling thread's own class.
-    if (unsafe { libc::qos_class_self() } as u32) < qos.class() as u32 {
-        qos.apply();
+    {
+        let mut class = libc::qos_class_t::QOS_CLASS_UNSPECIFIED;
+        let mut priority = 0;
+        // SAFETY: reads the calling thread's own class into two values that live through the call.
+        let read = unsafe { libc::pthread_get_qos_class_np(libc::pthread_self(), &mut class, &mut priority) };
+        if read == 0 && (class as u32) < qos.class() as u32 {
+            qos.apply();
+        }
     }
     #[cfg(not(target_vendor = "apple"))]
     let _ = qos;

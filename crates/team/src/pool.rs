@@ -1,28 +1,28 @@
 //! The pool: the only thing that starts threads.
 
 use crate::cost::DispatchCosts;
+use crate::crew::{Crew, Hook, Recipe};
 use crate::error::Error;
-use crate::fork;
+use crate::fork::{self, ForkGuard, ForkLock};
 use crate::free::MAX_WORKERS;
 use crate::inner::Inner;
+use crate::pin::CpuSet;
 use crate::policy::{Qos, WaitPolicy};
 use crate::stats::Stats;
 use crate::trace::Trace;
 use crate::width;
 use crate::worker;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 type NameFn = Box<dyn Fn(usize) -> String>;
-type StartFn = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// A thread pool of a fixed width: the calling thread plus `width - 1` resident workers.
 ///
-/// A pool is a unique owner: it is not `Clone`, and only its owner can mint a root token from it. Dropping it joins the
-/// workers.
+/// A pool is a unique owner: it is not `Clone`, and only its owner can mint a root token from it. When its drop returns, none of
+/// its workers runs anything of it: they are joined, or sleep in the cache of [`keep_workers`](crate::keep_workers).
 ///
 /// # Examples
 ///
@@ -41,69 +41,12 @@ type StartFn = Arc<dyn Fn(usize) + Send + Sync>;
 /// ```
 pub struct Pool {
     inner: Arc<Inner>,
-    options: Options,
-    life: Life,
-}
-
-/// What a worker is started with.
-struct Options {
-    /// One a worker: made when the pool is built, so that the caller's closure need not be `Send`.
-    names: Box<[String]>,
-    stack_size: Option<usize>,
-    on_start: Option<StartFn>,
-    qos: Option<Qos>,
+    recipe: Recipe,
     pin_participants: bool,
     costs: DispatchCosts,
     /// Workers of persistent teams are not given out when a forked child starts its own.
-    reserved: std::sync::Mutex<Vec<u16>>,
-}
-
-/// The workers' handles and who may change them.
-///
-/// The lock holds the fork generation that took it, so that a child does not wait for a thread of its parent.
-struct Life {
-    lock: AtomicU32,
-    handles: std::cell::UnsafeCell<Vec<JoinHandle<()>>>,
-}
-
-// SAFETY: `handles` is touched only between `Life::lock` and the drop of its guard, by one thread at a time.
-unsafe impl Sync for Life {}
-
-struct LifeGuard<'a>(&'a Life);
-
-impl Life {
-    fn lock(&self) -> LifeGuard<'_> {
-        let own = fork::generation().wrapping_add(1);
-        loop {
-            let seen = self.lock.load(Ordering::Relaxed);
-            // Another generation's holder lives in another process.
-            let takeable = seen != own;
-            if takeable && self.lock.compare_exchange(seen, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return LifeGuard(self);
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl LifeGuard<'_> {
-    fn handles(&mut self) -> &mut Vec<JoinHandle<()>> {
-        // SAFETY: this guard holds the lock, so no other reference exists.
-        unsafe { &mut *self.0.handles.get() }
-    }
-
-    /// Drops handles of threads that exist in the parent only, without touching what they point to.
-    fn forget_handles(&mut self) {
-        // SAFETY: as in `handles`. The old vector may have been half-written by a parent's thread: it is neither read
-        // nor freed.
-        unsafe { self.0.handles.get().write(Vec::new()) };
-    }
-}
-
-impl Drop for LifeGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock.store(0, Ordering::Release);
-    }
+    reserved: ForkLock<Vec<u16>>,
+    crew: ForkLock<Crew>,
 }
 
 impl Pool {
@@ -124,16 +67,16 @@ impl Pool {
 
     /// What one section costs, for the rule of [`pays_at`](crate::pays_at).
     pub fn dispatch_costs(&self) -> DispatchCosts {
-        self.options.costs
+        self.costs
     }
 
     pub(crate) fn costs(&self) -> &DispatchCosts {
-        &self.options.costs
+        &self.costs
     }
 
     /// Whether root team scopes place their members.
     pub fn pin_participants(&self) -> bool {
-        self.options.pin_participants
+        self.pin_participants
     }
 
     /// Workers that are awake now.
@@ -175,58 +118,25 @@ impl Pool {
 
     #[cold]
     fn start_workers(&self) -> Result<(), Error> {
-        let mut life = self.life.lock();
+        let mut crew = self.crew.lock();
         if self.inner.is_ready() {
             return Ok(());
         }
-        if self.inner.settings.ready.load(Ordering::Relaxed) != 0 {
-            life.forget_handles();
-        }
+        // Those of the parent, in the child of a fork.
+        crew.forget();
         self.inner.reset();
-        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.inner.settings.crowded.store(self.width().get() > cpus, Ordering::Relaxed);
-        let wanted = self.inner.slots.len();
-        let mut started = 0;
-        let mut refusal = None;
-        for index in 0..wanted {
-            match self.spawn(index) {
-                Ok(handle) => life.handles().push(handle),
-                Err(error) => {
-                    refusal = Some(error);
-                    break;
-                }
-            }
-            started += 1;
-        }
-        let reserved = self.options.reserved.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.inner.settings.crowded.store(self.width().get() > cpus_here(), Ordering::Relaxed);
+        let refusal = crew.start(&self.inner, &self.recipe);
+        let (started, wanted) = (crew.len(), self.inner.slots.len());
+        let reserved = self.reserved.lock();
         let free: Vec<u16> = (0..started as u16).filter(|id| !reserved.contains(id)).collect();
+        drop(reserved);
         self.inner.free.release(&free);
         self.inner.settings.ready.store(fork::generation().wrapping_add(1), Ordering::Release);
         match refusal {
             None => Ok(()),
             Some(error) => Err(Error::ThreadStart { started, wanted, reason: error.to_string() }),
         }
-    }
-
-    fn spawn(&self, index: usize) -> std::io::Result<JoinHandle<()>> {
-        let mut builder = std::thread::Builder::new().name(self.options.names[index].clone());
-        if let Some(bytes) = self.options.stack_size {
-            builder = builder.stack_size(bytes);
-        }
-        let inner = Arc::clone(&self.inner);
-        let on_start = self.options.on_start.clone();
-        let qos = self.options.qos;
-        with_signals_blocked(|| {
-            builder.spawn(move || {
-                if let Some(qos) = qos {
-                    qos.apply();
-                }
-                if let Some(on_start) = on_start {
-                    on_start(index);
-                }
-                worker::run(&inner, index);
-            })
-        })
     }
 
     /// The shared state, with workers running (as many as the system gives).
@@ -242,50 +152,33 @@ impl Pool {
         &self.inner
     }
 
-    pub(crate) fn reserved(&self) -> std::sync::MutexGuard<'_, Vec<u16>> {
-        self.options.reserved.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub(crate) fn reserved(&self) -> ForkGuard<'_, Vec<u16>> {
+        self.reserved.lock()
     }
 
-    /// Whether the calling thread is one of this pool's workers.
-    pub(crate) fn is_worker(&self) -> bool {
+    /// Whether the calling thread is one of this pool's workers: it must not wait for the end of the pool, for instance.
+    pub fn is_worker(&self) -> bool {
         worker::works_for(&self.inner)
     }
 }
 
-/// Runs `start` with all signals blocked on the calling thread, so that a thread it starts never handles one: signals go
-/// to the application's threads, and interrupt their waits.
-fn with_signals_blocked<R>(start: impl FnOnce() -> R) -> R {
-    #[cfg(unix)]
-    // SAFETY: both sets are valid for the calls, which change the calling thread's mask and put it back.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let result = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        result
-    }
-    #[cfg(not(unix))]
-    start()
+/// How many CPUs the calling thread may use.
+fn cpus_here() -> usize {
+    CpuSet::of_this_thread()
+        .map(|cpus| cpus.count())
+        .filter(|&count| count > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         self.inner.stop();
         let ready = self.inner.is_ready();
-        let mut life = self.life.lock();
-        if !ready {
-            life.forget_handles();
-            return;
-        }
-        let own = std::thread::current().id();
-        for handle in life.handles().drain(..) {
-            // A pool dropped by one of its own workers cannot wait for that one.
-            if handle.thread().id() != own {
-                // A worker catches every panic of a body; its own end says nothing more.
-                let _ = handle.join();
-            }
+        let crew = self.crew.get_mut();
+        if ready {
+            crew.leave(self.recipe.cached);
+        } else {
+            crew.forget();
         }
     }
 }
@@ -313,8 +206,12 @@ pub struct PoolBuilder {
     threads: Option<usize>,
     lazy: bool,
     name: Option<NameFn>,
+    /// Whether the name is for the system only.
+    system_name: bool,
     stack_size: Option<usize>,
-    on_start: Option<StartFn>,
+    on_start: Option<Hook>,
+    on_stop: Option<Hook>,
+    fresh: bool,
     wait: WaitPolicy,
     acquire_timeout: Duration,
     qos: Option<Qos>,
@@ -340,8 +237,11 @@ impl Default for PoolBuilder {
             threads: None,
             lazy: false,
             name: None,
+            system_name: false,
             stack_size: None,
             on_start: None,
+            on_stop: None,
+            fresh: false,
             wait: WaitPolicy::DEFAULT,
             acquire_timeout: Duration::from_millis(2),
             qos: Qos::PLATFORM_DEFAULT,
@@ -365,9 +265,20 @@ impl PoolBuilder {
         self
     }
 
-    /// Names worker `i`.
+    /// Names worker `i`, to the system and in `std::thread::current().name()`.
+    ///
+    /// The latter cannot change while a thread lives, so the pool takes threads from the cache that have this very name.
     pub fn thread_name(mut self, f: impl Fn(usize) -> String + 'static) -> Self {
         self.name = Some(Box::new(f));
+        self.system_name = false;
+        self
+    }
+
+    /// Names worker `i` to the system alone: what `top`, debuggers and profilers show, 15 bytes on Linux. Any thread of the
+    /// cache will do then.
+    pub fn system_name(mut self, f: impl Fn(usize) -> String + 'static) -> Self {
+        self.name = Some(Box::new(f));
+        self.system_name = true;
         self
     }
 
@@ -377,9 +288,51 @@ impl PoolBuilder {
         self
     }
 
-    /// Called by worker `i` when it starts.
+    /// Called by worker `i` when it starts. The pool gets [fresh workers](Self::fresh_workers): what the hook leaves on a thread
+    /// is not for another pool.
     pub fn on_start(mut self, f: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(f));
+        self
+    }
+
+    /// Called by worker `i` when it leaves the pool: to take off the thread what must not outlive the pool. Not called for a
+    /// worker that never came.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// static LEFT: AtomicUsize = AtomicUsize::new(0);
+    /// let pool = Pool::builder().threads(2).on_stop(|_| drop(LEFT.fetch_add(1, Ordering::Relaxed))).build()?;
+    /// Exec::new(&pool, 2)?.broadcast(|_| ()).unwrap();
+    /// drop(pool);
+    /// assert_eq!(LEFT.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    pub fn on_stop(mut self, f: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.on_stop = Some(Arc::new(f));
+        self
+    }
+
+    /// Starts new threads for this pool, and joins them when it is dropped: their thread-locals are made anew and destroyed.
+    ///
+    /// Otherwise workers come from, and go back to, a cache of sleeping threads (see
+    /// [`keep_workers`](crate::keep_workers)), where their thread-locals live on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::{kept_workers, Pool};
+    ///
+    /// let before = kept_workers();
+    /// drop(Pool::builder().threads(2).fresh_workers(true).build()?);
+    /// assert_eq!(kept_workers(), before);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    pub fn fresh_workers(mut self, on: bool) -> Self {
+        self.fresh = on;
         self
     }
 
@@ -436,16 +389,19 @@ impl PoolBuilder {
         let name = self.name.unwrap_or_else(|| Box::new(|index| format!("threadteam-{index}")));
         let pool = Pool {
             inner: Arc::new(Inner::new(threads - 1, self.wait, self.acquire_timeout)),
-            options: Options {
+            recipe: Recipe {
                 names: (0..threads - 1).map(name).collect(),
+                lasting_names: !self.system_name,
                 stack_size: self.stack_size,
-                on_start: self.on_start,
                 qos: self.qos,
-                pin_participants: self.pin_participants,
-                costs: self.costs.unwrap_or_else(DispatchCosts::host_default),
-                reserved: std::sync::Mutex::new(Vec::new()),
+                cached: !self.fresh && self.on_start.is_none(),
+                on_start: self.on_start,
+                on_stop: self.on_stop,
             },
-            life: Life { lock: AtomicU32::new(0), handles: std::cell::UnsafeCell::new(Vec::new()) },
+            pin_participants: self.pin_participants,
+            costs: self.costs.unwrap_or_else(DispatchCosts::host_default),
+            reserved: ForkLock::new(Vec::new()),
+            crew: ForkLock::default(),
         };
         if !self.lazy {
             pool.start()?;

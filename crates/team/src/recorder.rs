@@ -5,8 +5,9 @@
 //! and look: F5 and F6 in PROTOCOL.md), so a trace that was replaced is freed at the first replacement that finds nobody counted. Without a trace a
 //! thread pays the first look: one load of a line that is only read.
 
+use crate::fork::ForkLock;
 use crate::sync::{fence, mutated, AtomicPtr, AtomicUsize, Ordering, OwnLine};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Threads count themselves on one of so many lines, by their lane: neighbours do not slow each other down.
 const LINES: usize = 8;
@@ -22,7 +23,7 @@ pub(crate) struct Current<T> {
     /// Threads that may hold an address they read.
     counts: Box<[OwnLine<AtomicUsize>]>,
     /// The one in use, and those replaced that somebody may still write to.
-    kept: Mutex<Vec<Arc<T>>>,
+    kept: ForkLock<Vec<Arc<T>>>,
 }
 
 /// A use of the current `T`, which stays alive meanwhile.
@@ -51,7 +52,7 @@ impl<T> Current<T> {
         Current {
             address: AtomicPtr::new(std::ptr::null_mut()),
             counts: (0..LINES).map(|_| OwnLine(AtomicUsize::new(0))).collect(),
-            kept: Mutex::new(Vec::new()),
+            kept: ForkLock::new(Vec::new()),
         }
     }
 
@@ -105,7 +106,7 @@ impl<T> Current<T> {
 
     /// Puts `new` in the place of the current one, and frees what nobody uses any more.
     pub(crate) fn set(&self, new: Option<Arc<T>>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let address = new.as_ref().map_or(std::ptr::null(), Arc::as_ptr);
         if let Some(new) = new {
             if !kept.iter().any(|known| Arc::ptr_eq(known, &new)) {
@@ -136,7 +137,7 @@ impl<T> Current<T> {
     /// How many are alive because of this: for tests.
     #[cfg(all(test, not(loom)))]
     fn kept(&self) -> usize {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.kept.lock().len()
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::error::Refused;
 use crate::exec::Exec;
-use crate::fork;
+use crate::fork::{self, Bell, ForkLock};
+use crate::pin;
 use crate::policy::WaitOverride;
 use crate::pool::Pool;
 use crate::team::SpinScope;
 use crate::trace::Kind;
 use std::num::NonZeroUsize;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 /// A pool with reserved members. Tokens minted here carry the team: their sections go to these members.
@@ -91,6 +91,9 @@ impl Pool {
             // Stays in the slots until the members are released.
             std::mem::forget(SpinScope::enter(self.inner(), &members, self.wait_policy().with(over), false));
         }
+        if self.pin_participants() {
+            pin::place_members(self.inner(), &members, None);
+        }
         Ok(Team { pool: self, members, leader: LeaderLock::default() })
     }
 }
@@ -104,6 +107,9 @@ impl Team {
     /// Releases the members and gives the pool back.
     pub fn into_pool(self) -> Pool {
         let Team { pool, members, .. } = self;
+        if pool.pin_participants() {
+            pin::restore_members(pool.inner(), &members, pool.inner().epoch());
+        }
         pool.reserved().retain(|id| !members.contains(id));
         drop(SpinScope::enter(pool.inner(), &members, pool.wait_policy(), true));
         pool.inner().release(&members);
@@ -158,8 +164,8 @@ impl std::fmt::Debug for Team {
 /// Who leads a team now.
 #[derive(Default)]
 struct LeaderLock {
-    holder: Mutex<Option<Holder>>,
-    released: Condvar,
+    holder: ForkLock<Option<Holder>>,
+    released: Bell,
 }
 
 #[derive(Clone, Copy)]
@@ -169,35 +175,42 @@ struct Holder {
     generation: u32,
 }
 
-impl LeaderLock {
-    fn guard(&self) -> MutexGuard<'_, Option<Holder>> {
-        self.holder.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+impl Holder {
+    fn here() -> Holder {
+        Holder { thread: std::thread::current().id(), generation: fork::generation() }
     }
 
+    fn is_alive(&self) -> bool {
+        self.generation == fork::generation()
+    }
+}
+
+impl LeaderLock {
     fn holder(&self) -> Option<Holder> {
-        self.guard().filter(|holder| holder.generation == fork::generation())
+        self.holder.lock().filter(Holder::is_alive)
     }
 
     fn lock(&self) -> Lead<'_> {
         let own = std::thread::current().id();
-        let mut holder = self.guard();
-        while let Some(current) = holder.filter(|holder| holder.generation == fork::generation()) {
+        loop {
+            let heard = self.released.rings();
+            if let Some(lead) = self.try_lock() {
+                return lead;
+            }
             assert!(
-                current.thread != own,
+                self.holder().is_none_or(|holder| holder.thread != own),
                 "this thread holds the team's root token and would wait for itself: drop it, or lend it with reborrow()"
             );
-            holder = self.released.wait(holder).unwrap_or_else(|poisoned| poisoned.into_inner());
+            self.released.wait(heard, None);
         }
-        *holder = Some(Holder { thread: own, generation: fork::generation() });
-        Lead { lock: self }
     }
 
     fn try_lock(&self) -> Option<Lead<'_>> {
-        let mut holder = self.guard();
-        if holder.is_some_and(|holder| holder.generation == fork::generation()) {
+        let mut holder = self.holder.lock();
+        if holder.is_some_and(|holder| holder.is_alive()) {
             return None;
         }
-        *holder = Some(Holder { thread: std::thread::current().id(), generation: fork::generation() });
+        *holder = Some(Holder::here());
         Some(Lead { lock: self })
     }
 }
@@ -209,7 +222,7 @@ pub(crate) struct Lead<'a> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        *self.lock.guard() = None;
-        self.lock.released.notify_one();
+        *self.lock.holder.lock() = None;
+        self.lock.released.ring();
     }
 }

@@ -4,6 +4,7 @@ use crate::cost::DispatchCosts;
 use crate::error::Refused;
 use crate::exec::Exec;
 use crate::ledger::Ticket;
+use crate::pin;
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::team::{SpinScope, TeamExec};
@@ -35,8 +36,8 @@ enum Members<'a> {
     Nobody,
     /// The token carried them already.
     Carried(&'a Pool, &'a [u16]),
-    /// Given back on drop; claimed in this epoch.
-    Claimed(&'a Pool, Box<[u16]>, u32),
+    /// Given back on drop; claimed in this epoch, and placed on CPUs of their own or not.
+    Claimed { pool: &'a Pool, members: Box<[u16]>, epoch: u32, placed: bool },
 }
 
 impl Exec<'_> {
@@ -50,15 +51,25 @@ impl Exec<'_> {
         let policy = pool.map_or(WaitPolicy::DEFAULT, Pool::wait_policy).with(over);
         let costs = pool.map_or_else(DispatchCosts::host_default, Pool::dispatch_costs);
         let members = match (pool, carried) {
-            (Some(pool), Some(members)) if !self.is_serial() => Members::Carried(pool, members),
+            (Some(pool), Some(members)) if !self.is_serial() => {
+                let inner = pool.running();
+                if self.places_members() {
+                    pin::place_members(inner, members, hook);
+                }
+                Members::Carried(pool, members)
+            }
             (Some(pool), None) if !self.is_serial() => {
                 let claim = pool.running().acquire(self.budget().get() - 1).ok_or(Refused::Unavailable)?;
                 let members: Box<[u16]> = claim.ids().into();
+                let placed = self.places_members();
+                if placed {
+                    pin::place_members(pool.inner(), &members, hook);
+                }
                 if over != WaitOverride::new() {
                     // Stays in the slots until the members are given back.
                     std::mem::forget(SpinScope::enter(pool.inner(), &members, policy, false));
                 }
-                Members::Claimed(pool, members, pool.inner().epoch())
+                Members::Claimed { pool, members, epoch: pool.inner().epoch(), placed }
             }
             _ => Members::Nobody,
         };
@@ -74,7 +85,7 @@ impl Reserved<'_> {
             Members::Carried(pool, members) => {
                 TeamExec::new(pool, members, pool.wait_policy(), self.costs, self.hook).with_wait(self.over)
             }
-            Members::Claimed(pool, members, epoch) => {
+            Members::Claimed { pool, members, epoch, .. } => {
                 TeamExec::new(pool, members, self.policy, self.costs, self.hook).claimed_in(*epoch)
             }
         };
@@ -84,7 +95,10 @@ impl Reserved<'_> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        if let Members::Claimed(pool, members, epoch) = &self.members {
+        if let Members::Claimed { pool, members, epoch, placed } = &self.members {
+            if *placed {
+                pin::restore_members(pool.inner(), members, *epoch);
+            }
             if self.over != WaitOverride::new() {
                 // The members' idle interval begins under this scope's policy.
                 drop(SpinScope::enter(pool.inner(), members, self.policy, true));
@@ -99,7 +113,7 @@ impl std::fmt::Debug for Reserved<'_> {
         let size = match &self.members {
             Members::Nobody => 1,
             Members::Carried(_, members) => members.len() + 1,
-            Members::Claimed(_, members, _) => members.len() + 1,
+            Members::Claimed { members, .. } => members.len() + 1,
         };
         f.debug_struct("Reserved").field("size", &size).finish_non_exhaustive()
     }

@@ -5,6 +5,7 @@
 
 use crate::alone::Alone;
 use crate::desk::Desk;
+use crate::fork;
 use crate::free::Claim;
 use crate::inner::Inner;
 use crate::lag;
@@ -101,7 +102,8 @@ impl Leader<'_> {
         let mut alone = Alone::begin(self.inner, members, home, self.estimate);
         self.record(Kind::ShareBegin, number);
         // SAFETY: the caller's contract is that of `work`.
-        let worked = catch_unwind(AssertUnwindSafe(|| unsafe { self.work(&job, members, desk, alone.as_mut()) }));
+        let worked =
+            catch_unwind(AssertUnwindSafe(|| unsafe { self.work(&job, members, desk, epoch, alone.as_mut()) }));
         if let Err(payload) = worked {
             desk.fail(payload);
         }
@@ -124,12 +126,16 @@ impl Leader<'_> {
     /// # Safety
     ///
     /// As for [`claimed`](Self::claimed).
-    unsafe fn work(&self, job: &Job, members: &[u16], desk: &Desk, mut alone: Option<&mut Alone<'_>>) {
+    unsafe fn work(&self, job: &Job, members: &[u16], desk: &Desk, epoch: u32, mut alone: Option<&mut Alone<'_>>) {
         // SAFETY: chunk 0 is the leader's, whose range starts after it; the closure is alive.
         unsafe { job.run(0) };
         let mut after_chunk = |desk: &Desk| {
             if let Some(alone) = &mut alone {
                 alone.tick();
+            }
+            if is_forked(epoch) {
+                // This is the child of a fork by a body: the chunks that are left are the parent's.
+                desk.cancel();
             }
             !desk.is_cancelled()
         };
@@ -242,10 +248,7 @@ impl Leader<'_> {
             // if it were done.
             members.iter().for_each(|&id| wait(id));
         }
-        if self.inner.epoch() != epoch {
-            // A body forked, and the child started workers of its own: those of this section are not among them.
-            std::panic::panic_any(crate::ForkedInside);
-        }
+        self.give_up_after_fork(epoch);
         self.record(Kind::JoinEnd, number);
     }
 
@@ -257,14 +260,14 @@ impl Leader<'_> {
             match waiter.step() {
                 Step::Poll => {}
                 Step::Look => {
-                    self.give_up_after_fork(slot, epoch);
+                    self.give_up_after_fork(epoch);
                     slot.notice.leader_place.note();
                     if slot.owner_place.is_here() {
                         std::thread::yield_now();
                     }
                 }
                 Step::Sleep => {
-                    self.give_up_after_fork(slot, epoch);
+                    self.give_up_after_fork(epoch);
                     let thread = if watch { slot.thread.load(Ordering::Relaxed) } else { 0 };
                     let before = (lag::run_delay(thread), self.inner.now_ns());
                     self.record(Kind::ParkBegin, desk.number());
@@ -288,13 +291,10 @@ impl Leader<'_> {
         }
     }
 
-    /// A body that forked leaves its child waiting for a worker that exists in the parent only.
-    fn give_up_after_fork(&self, slot: &Slot, epoch: u32) {
-        if self.inner.epoch() != epoch {
-            std::panic::panic_any(crate::ForkedInside);
-        }
-        if !self.inner.is_ready() {
-            slot.post.reset();
+    /// A body forked, and this is the child: the section is the parent's, and so are its members, also when the child has
+    /// started workers of its own meanwhile.
+    fn give_up_after_fork(&self, epoch: u32) {
+        if is_forked(epoch) {
             std::panic::panic_any(crate::ForkedInside);
         }
     }
@@ -308,4 +308,9 @@ impl Leader<'_> {
     fn slot(&self, id: u16) -> &Slot {
         &self.inner.slots[usize::from(id)]
     }
+}
+
+/// Whether the process is another one than that whose workers `epoch` counts.
+fn is_forked(epoch: u32) -> bool {
+    fork::generation().wrapping_add(1) != epoch
 }

@@ -1,6 +1,7 @@
 //! One worker's place: its word, the job that the word publishes, and the line of whoever leads it.
 
 use crate::lag::Lag;
+use crate::pin::Pin;
 use crate::place::Place;
 use crate::relay::Group;
 use crate::sync::{at, mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
@@ -280,6 +281,8 @@ pub(crate) struct Slot {
     pub(crate) notice: OwnLine<NoticeLine>,
     /// The kernel's number of the worker's thread.
     pub(crate) thread: AtomicU64,
+    /// The worker's mask while a team has placed it. The worker's alone.
+    pub(crate) pin: Pin,
     /// Where the worker last ran.
     pub(crate) owner_place: OwnLine<Place>,
     pub(crate) desk: crate::desk::Desk,
@@ -307,6 +310,7 @@ impl Slot {
             }),
             notice: OwnLine(NoticeLine { idle_spin: AtomicU64::new(u64::MAX), leader_place: Place::unknown() }),
             thread: AtomicU64::new(0),
+            pin: Pin::none(),
             owner_place: OwnLine(Place::unknown()),
             desk: crate::desk::Desk::new(),
         }

@@ -86,6 +86,12 @@ pub enum Mutation {
     RelaxedTraceCount,
     /// A reader of a trace does not look whether an event was overwritten while it was read.
     SkipTraceStamp,
+    /// A thread of the cache is given a job relaxed: the job's content may arrive later.
+    RelaxedAssign,
+    /// The thread, and who takes its job back, both store instead of exchanging.
+    TakeByStore,
+    /// The thread is done by a plain store: it cannot see that its holder sleeps, or wants it to end.
+    VacateByStore,
 }
 
 /// The step that this process leaves out, named by `THREADTEAM_MUTATION`.

@@ -246,12 +246,11 @@ impl<'team> TeamExec<'team> {
         unsafe { leader.gang(members, call, data) };
     }
 
-    /// In a forked child that started workers of its own, members claimed before are not this scope's any more.
+    /// In a forked child, members from before are not this scope's any more, also when it has started workers of its own.
     fn check_epoch(&self) {
-        if let (Some(pool), Some(epoch)) = (self.pool, self.epoch) {
-            if pool.inner().epoch() != epoch {
-                std::panic::panic_any(crate::ForkedInside);
-            }
+        let Some(inner) = self.pool.map(Pool::inner).filter(|_| !self.members.is_empty()) else { return };
+        if !inner.is_ready() || self.epoch.is_some_and(|epoch| epoch != inner.epoch()) {
+            std::panic::panic_any(crate::ForkedInside);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::desk::Desk;
 use crate::fork;
 use crate::inner::Inner;
 use crate::lag;
+use crate::pin::Serving;
 use crate::place;
 use crate::relay;
 use crate::slot::{Job, Slot};
@@ -43,15 +44,16 @@ pub(crate) fn run(inner: &Inner, index: usize) {
 
 fn work(inner: &Inner, index: usize) {
     trace::set_lane(index + 1);
-    inner.slots[index].thread.store(lag::thread_number(), Ordering::Relaxed);
-    let worker = Worker { inner, index, slot: &inner.slots[index] };
+    let slot = &inner.slots[index];
+    slot.thread.store(lag::thread_number(), Ordering::Relaxed);
+    let _serving = Serving::begin(&slot.pin);
+    let worker = Worker { inner, index, slot, process: fork::generation() };
     let mut woken = false;
-    let process = fork::generation();
     worker.record(Kind::Start, 0);
     while let Some(word) = worker.next(&mut woken) {
         worker.serve(word, woken);
         // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
-        if process != fork::generation() {
+        if worker.is_forked() {
             return;
         }
         woken = false;
@@ -84,9 +86,20 @@ struct Worker<'a> {
     inner: &'a Inner,
     index: usize,
     slot: &'a Slot,
+    /// The process that it works in.
+    process: u32,
 }
 
 impl Worker<'_> {
+    /// Whether a body forked and this is the child: the chunks that are left are the parent's.
+    fn is_forked(&self) -> bool {
+        self.process != fork::generation()
+    }
+
+    fn is_over(&self, desk: &Desk) -> bool {
+        desk.is_cancelled() || self.is_forked()
+    }
+
     /// Waits for a post; `None` when the pool stops. Sets `woken` when the worker slept meanwhile.
     fn next(&self, woken: &mut bool) -> Option<Word> {
         let releases = self.inner.settings.releases.load(Ordering::Relaxed);
@@ -212,7 +225,7 @@ impl Worker<'_> {
         // SAFETY: `try_enter` gave this chunk to this worker, which is inside the section.
         unsafe { job.run(chunk) };
         // `after` tells without another look at the word, which thieves may hold, that the own range is used up.
-        while !after.is_empty() && !desk.is_cancelled() {
+        while !after.is_empty() && !self.is_over(desk) {
             let Some((chunk, now)) = self.slot.post.pop_front() else { break };
             after = now;
             done += 1;
@@ -220,7 +233,7 @@ impl Worker<'_> {
             unsafe { job.run(chunk) };
         }
         if job.steal {
-            while !desk.is_cancelled() {
+            while !self.is_over(desk) {
                 let Some(chunk) = desk.steal_back() else { break };
                 done += 1;
                 // SAFETY: `steal_back` gave this chunk to this worker.
@@ -249,7 +262,7 @@ impl Worker<'_> {
     /// Runs the chunks that member `id` has left, from the back; returns how many.
     fn take_from(&self, id: u16, job: &Job, desk: &Desk) -> u64 {
         let mut done = 0;
-        while !desk.is_cancelled() {
+        while !self.is_over(desk) {
             let Some((chunk, _)) = self.inner.slots[usize::from(id)].post.steal_back() else { break };
             done += 1;
             // SAFETY: `steal_back` gave this chunk to this worker.

@@ -85,6 +85,14 @@ fn ten_thousand_sections_of_each_kind_allocate_nothing() {
         (0..sections).for_each(|_| exec.team(|team| team.run(|_, _| count(1))).unwrap());
     };
     assert_eq!(allocations(reservations), 0, "a team scope for every section");
+    let placed = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(30)).pin_participants(true);
+    let placed = placed.build().unwrap();
+    Exec::new(&placed, 3).unwrap().broadcast(|_| ()).unwrap();
+    let placements = |sections: usize| {
+        let mut exec = Exec::new(&placed, 3).unwrap();
+        (0..sections).for_each(|_| exec.team(|team| team.run(|_, _| count(1))).unwrap());
+    };
+    assert_eq!(allocations(placements), 0, "a placed team scope for every section");
     let team = pool.into_team(3).unwrap();
     let carried = |sections: usize| {
         let mut exec = team.exec(3);

@@ -208,3 +208,158 @@ fn a_team_scope_from_before_the_fork_is_void_in_the_child() {
         .unwrap();
     child_succeeded(child.unwrap());
 }
+
+/// Counters that parent and child share.
+struct Shared(*mut AtomicUsize);
+
+// SAFETY: atomics, mapped until the process ends.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Shared {
+        // SAFETY: a fresh anonymous mapping of zeros, never unmapped.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(address, libc::MAP_FAILED);
+        Shared(address.cast())
+    }
+
+    fn at(&self, index: usize) -> &AtomicUsize {
+        assert!(index < 512);
+        // SAFETY: inside the mapping, which is zeroed and aligned.
+        unsafe { &*self.0.add(index) }
+    }
+}
+
+/// Chunks that ran in the process that the test began in, chunks that ran in its child, and the child.
+const PARENT: usize = 0;
+const CHILD: usize = 1;
+const PID: usize = 2;
+
+/// Runs 64 chunks; `forks` says of each, on the thread that runs it, whether it forks and returns in the child.
+fn chunks_that_fork(exec: Exec<'_>, shared: &Shared, forks: impl Fn() -> bool + Sync) {
+    let parent = std::process::id();
+    let one = NonZeroUsize::MIN;
+    exec.fork(64, |_, child| {
+        child.for_ranges(1, one, |_| {
+            let who = if std::process::id() == parent { PARENT } else { CHILD };
+            shared.at(who).fetch_add(1, Ordering::SeqCst);
+        });
+        if std::process::id() == parent && forks() {
+            match fork() {
+                None => {}
+                Some(pid) => shared.at(PID).store(pid as usize, Ordering::SeqCst),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_leader_that_forked_runs_no_further_chunk_in_the_child() {
+    let _alone = alone();
+    let shared = Shared::new();
+    let parent = std::process::id();
+    let leader = std::thread::current().id();
+    let pool = pool(2);
+    let exec = Exec::new(&pool, 2).unwrap();
+    let forked = AtomicUsize::new(0);
+    let section = catch_unwind(AssertUnwindSafe(|| {
+        chunks_that_fork(exec, &shared, || {
+            std::thread::current().id() == leader && forked.fetch_add(1, Ordering::SeqCst) == 0
+        });
+    }));
+    if std::process::id() != parent {
+        end_child(|| {
+            section.is_err_and(|why| why.is::<ForkedInside>()) && shared.at(CHILD).load(Ordering::SeqCst) == 0
+        });
+    }
+    assert!(section.is_ok());
+    child_succeeded(shared.at(PID).load(Ordering::SeqCst) as libc::pid_t);
+    assert_eq!((shared.at(PARENT).load(Ordering::SeqCst), shared.at(CHILD).load(Ordering::SeqCst)), (64, 0));
+}
+
+#[test]
+fn a_worker_that_forked_runs_no_further_chunk_in_the_child_and_ends_it() {
+    let _alone = alone();
+    let shared = Shared::new();
+    let leader = std::thread::current().id();
+    let pool = pool(2);
+    let forked = AtomicUsize::new(0);
+    // Until the worker has come.
+    while shared.at(PID).load(Ordering::SeqCst) == 0 {
+        shared.at(PARENT).store(0, Ordering::SeqCst);
+        chunks_that_fork(Exec::new(&pool, 2).unwrap(), &shared, || {
+            std::thread::current().id() != leader && forked.fetch_add(1, Ordering::SeqCst) == 0
+        });
+    }
+    assert_eq!(shared.at(PARENT).load(Ordering::SeqCst), 64);
+    child_succeeded(shared.at(PID).load(Ordering::SeqCst) as libc::pid_t);
+    assert_eq!(shared.at(CHILD).load(Ordering::SeqCst), 0);
+    assert!(works(&mut Exec::new(&pool, 2).unwrap()));
+}
+
+#[test]
+fn a_child_has_none_of_the_threads_that_its_parent_keeps() {
+    let _alone = alone();
+    threadteam::keep_workers(2);
+    drop(pool(3));
+    assert_eq!(threadteam::kept_workers(), 2);
+    in_child(|| {
+        let none = threadteam::kept_workers() == 0;
+        let first = pool(3);
+        let worked = works(&mut Exec::new(&first, 3).unwrap());
+        drop(first);
+        let again = pool(3);
+        none && worked && threadteam::kept_workers() == 0 && works(&mut Exec::new(&again, 3).unwrap())
+    });
+    assert_eq!(threadteam::kept_workers(), 2);
+    assert!(works(&mut Exec::new(&pool(3), 3).unwrap()));
+}
+
+#[test]
+fn a_fork_while_other_threads_make_use_and_drop_pools_leaves_a_child_that_works() {
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let team = pool(2).into_team(2).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let pool = pool(3);
+                    assert!(works(&mut Exec::new(&pool, 3).unwrap()));
+                    let failed = catch_unwind(AssertUnwindSafe(|| {
+                        Exec::new(&pool, 3).unwrap().for_ranges(9, NonZeroUsize::MIN, |_| {
+                            std::panic::resume_unwind(Box::new("expected"));
+                        });
+                    }));
+                    assert!(failed.is_err());
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                team.exec(2).broadcast(|_| ()).unwrap();
+            }
+        });
+        let forked = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..100 {
+                in_child(|| {
+                    let pool = pool(3);
+                    works(&mut Exec::new(&pool, 3).unwrap()) && works(&mut team.exec(2))
+                });
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(why) = forked {
+            std::panic::resume_unwind(why);
+        }
+    });
+}
