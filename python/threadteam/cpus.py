@@ -134,6 +134,11 @@ def detected_width() -> int:
     return _budget(Path("/"), {}, _process_mask()).count
 
 
+def most_kept_workers() -> int:
+    """Return how many worker threads may sleep for later pools: one fewer than the budget's count."""
+    return _budget(Path("/"), os.environ, _process_mask()).count - 1
+
+
 def _budget(root: Path, environ: Mapping[str, str], mask: frozenset[int] | None, note: str = "") -> CpuBudget:
     machine = read_topology(root, fallback=mask)
     limits = read_limits(root)

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use threadteam::ForkLock;
 
 use crate::buffer::is_aligned;
 use crate::check;
@@ -30,7 +32,7 @@ pub struct Program {
     /// Which program of this process it is: the upper part of its labels.
     number: u64,
     /// Frames of finished runs; one more is made when a run finds none.
-    frames: Mutex<Vec<Frame>>,
+    frames: ForkLock<Vec<Frame>>,
 }
 
 /// A port and its size.
@@ -105,7 +107,7 @@ impl Program {
         });
         let operands = operands.collect();
         let number = PROGRAMS.fetch_add(1, Ordering::Relaxed);
-        let frames = Mutex::new(Vec::new());
+        let frames = ForkLock::new(Vec::new());
         Ok(Program { constants, inputs, outputs, operands, steps: named, arena_bytes, number, frames })
     }
 
@@ -137,7 +139,7 @@ impl Program {
     /// Frees the scratch memory of finished runs.
     pub fn release_idle(&self) {
         // The lock is held for the swap only; the memory is given back after it.
-        let frames = std::mem::take(&mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner));
+        let frames = std::mem::take(&mut *self.frames.lock());
         drop(frames);
     }
 
@@ -164,7 +166,7 @@ impl Program {
 
     /// Takes an idle frame, or makes one.
     pub(crate) fn take_frame(&self) -> Result<Frame, RunError> {
-        let idle = self.frames.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.frames.lock().pop();
         if let Some(frame) = idle {
             return Ok(frame);
         }
@@ -175,7 +177,7 @@ impl Program {
 
     /// Gives a frame back for the next run.
     pub(crate) fn return_frame(&self, frame: Frame) {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+        self.frames.lock().push(frame);
     }
 }
 

@@ -42,16 +42,22 @@ struct EndOfThread;
 
 impl Drop for EndOfThread {
     fn drop(&mut self) {
-        let Ok(Some(kept)) = KEPT.try_with(Cell::take) else { return };
-        if life::closing() {
-            return; // the interpreter frees the states of all threads itself
-        }
-        // SAFETY: `state` was saved by this thread in `keep` and nothing restored it since; `outer` is what the matching
-        // ensure returned.
-        unsafe {
-            ffi::PyEval_RestoreThread(kept.state.as_ptr());
-            ffi::PyGILState_Release(kept.outer);
-        }
+        let_go();
+    }
+}
+
+/// Gives the worker's state back to the interpreter: what Python code keeps for the thread ends with the pool, though the
+/// thread may serve another one.
+pub(crate) fn let_go() {
+    let Ok(Some(kept)) = KEPT.try_with(Cell::take) else { return };
+    IS_WORKER.set(false);
+    // At its end the interpreter frees the states of all threads itself.
+    let Some(_visit) = life::Visit::begin_unless_closing() else { return };
+    // SAFETY: `state` was saved by this thread in `keep` and nothing restored it since; `outer` is what the matching ensure
+    // returned.
+    unsafe {
+        ffi::PyEval_RestoreThread(kept.state.as_ptr());
+        ffi::PyGILState_Release(kept.outer);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::callable::Callable;
 use crate::flow::Flow;
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction, PyTuple, PyType};
 use std::ffi::c_void;
@@ -51,7 +52,7 @@ pub(crate) struct NativeBody {
     data: usize,
     signature: Signature,
     /// What the two addresses belong to.
-    _kept: Py<PyAny>,
+    kept: Py<PyAny>,
     description: String,
 }
 
@@ -67,7 +68,7 @@ impl NativeBody {
         if address == 0 {
             return Err(PyTypeError::new_err(format!("{description} is a null function pointer")));
         }
-        Ok(NativeBody { address, data, signature, _kept: kept, description })
+        Ok(NativeBody { address, data, signature, kept, description })
     }
 
     /// The native signature: "range" or "index".
@@ -86,6 +87,10 @@ impl NativeBody {
     #[getter]
     fn data(&self) -> usize {
         self.data
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.kept)
     }
 
     fn __repr__(&self) -> String {

@@ -64,6 +64,8 @@ impl ExternalScope {
         let open = self
             .token
             .lend_to_scope(py, "with Exec.external()", |give_back| Open { give_back, limit: Mutex::new(None) })?;
+        // The other library may start threads from this one.
+        threadteam::before_foreign_work();
         let limit = py.import("threadteam.interop.limits")?.call_method1("Limit", (self.token.budget.get(),))?;
         let width = limit.getattr("width")?;
         *open.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit.unbind());
@@ -114,6 +116,8 @@ impl PyExec {
         let entry = self.token.enter(py, "Exec.external()")?;
         let flow = entry.flow();
         let _within = Within::enter(&flow);
+        // As above.
+        threadteam::before_foreign_work();
         let within = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
         attach::call(&within, &(function, self.token.budget.get()).into_pyobject(py)?)
     }

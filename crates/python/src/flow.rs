@@ -68,6 +68,8 @@ pub(crate) struct Flow {
     account: Option<Arc<Account>>,
     /// The leading thread.
     leader: usize,
+    /// The process that it began in.
+    process: u32,
     errors: Mutex<Vec<PyErr>>,
     /// Leader's chunks so far, and when it last looked for signals. Only the leader touches them.
     chunks: AtomicU32,
@@ -89,6 +91,7 @@ impl Flow {
             pool,
             account,
             leader: mark(),
+            process: threadteam::forks(),
             errors: Mutex::new(Vec::new()),
             chunks: AtomicU32::new(0),
             looked: AtomicU64::new(0),
@@ -96,8 +99,16 @@ impl Flow {
         }
     }
 
+    /// Whether a body forked, and this is the child: the section is the parent's.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != threadteam::forks()
+    }
+
     /// Whether chunks that have not started are to be dropped.
     pub(crate) fn stopped(&self) -> bool {
+        if self.is_forked() {
+            return true;
+        }
         let mut flow = self;
         loop {
             if flow.stopped.load(Ordering::Relaxed) {
@@ -249,17 +260,18 @@ fn note(py: Python<'_>, error: &PyErr, text: &str) {
     let _ = value.call_method1("add_note", (text,));
 }
 
-/// Whether the calling thread runs a body of a section of this pool, at any depth.
+/// Whether the calling thread leads a section of this pool or runs a body of one, at any depth.
 pub(crate) fn inside(pool: u64) -> bool {
-    let mut flow = CURRENT.get();
-    // SAFETY: the chain consists of sections that wait for the body that this thread runs.
-    while let Some(section) = unsafe { flow.as_ref() } {
-        if section.pool == pool {
-            return true;
+    [CURRENT.get(), LED.get()].into_iter().any(|mut flow| {
+        // SAFETY: the chain consists of sections that wait for the thread.
+        while let Some(section) = unsafe { flow.as_ref() } {
+            if section.pool == pool {
+                return true;
+            }
+            flow = section.parent;
         }
-        flow = section.parent;
-    }
-    false
+        false
+    })
 }
 
 /// While it lives, the thread counts as inside a body of the section: closing the pool would wait for itself.

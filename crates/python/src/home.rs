@@ -10,11 +10,11 @@ use std::mem;
 use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 use threadteam::trace::Trace;
-use threadteam::{Exec, Pool, Refused, Stats, Team, WaitOverride};
+use threadteam::{Bell, Exec, Pool, Refused, Stats, Team, WaitOverride};
 
 /// A root token's place in the runtime.
 pub(crate) type Root = Token<Exec<'static>>;
@@ -42,7 +42,7 @@ pub(crate) struct Home {
     moves: AtomicU64,
     roots: Mutex<Vec<Weak<Root>>>,
     lead: Mutex<Option<Holder>>,
-    lead_given_up: Condvar,
+    lead_given_up: Bell,
 }
 
 /// Who holds a team's root token.
@@ -59,7 +59,7 @@ impl Lender for Lease {
     fn take_back(&self) {
         if let Some(home) = self.0.upgrade() {
             *lock(&home.lead) = None;
-            home.lead_given_up.notify_all();
+            home.lead_given_up.ring();
         }
     }
 }
@@ -86,7 +86,7 @@ impl Home {
             moves: AtomicU64::new(0),
             roots: Mutex::new(Vec::new()),
             lead: Mutex::new(None),
-            lead_given_up: Condvar::new(),
+            lead_given_up: Bell::new(),
         });
         home.set_trace(lock(&TRACE).clone());
         let mut homes = lock(&HOMES);
@@ -174,6 +174,7 @@ impl Home {
             if self.closing.load(Ordering::Relaxed) || self.moves.load(Ordering::Relaxed) != moves {
                 return Err(self.gone(py, operation));
             }
+            let heard = self.lead_given_up.rings();
             let Some((holds, token)) = self.holder() else {
                 return self.take_lead(py, operation, budget);
             };
@@ -193,12 +194,8 @@ impl Home {
                 );
                 return Err(raise(py, "TokenBusy", message));
             }
-            py.detach(|| {
-                let lead = lock(&self.lead);
-                if lead.is_some() {
-                    let _ = self.lead_given_up.wait_timeout(lead, Duration::from_millis(50));
-                }
-            });
+            // No lock is held off the interpreter: a fork would leave it held in the child.
+            py.detach(|| self.lead_given_up.wait(heard, Some(Duration::from_millis(50))));
             py.check_signals()?;
         }
     }
@@ -255,7 +252,8 @@ impl Home {
     }
 
     fn refuse_from_inside(&self, py: Python<'_>, operation: &str) -> PyResult<()> {
-        if !flow::inside(self.id) {
+        // Native code that calls back into Python is inside a body too, as its leader or on a worker.
+        if !flow::inside(self.id) && self.ask(Pool::is_worker) != Some(true) {
             return Ok(());
         }
         let message = format!(

@@ -11,6 +11,7 @@ mod exec;
 mod external;
 mod flow;
 mod home;
+mod hook;
 mod ledger;
 mod life;
 mod numbers;

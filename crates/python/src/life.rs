@@ -33,12 +33,15 @@ impl Visit {
     ///
     /// The count and the flag are both sequentially consistent: either the hook sees this visit, or this sees the flag.
     pub(crate) fn begin() -> Visit {
+        Visit::begin_unless_closing().unwrap_or_else(|| sleep_for_good())
+    }
+
+    /// The same for a thread that can do without the interpreter.
+    pub(crate) fn begin_unless_closing() -> Option<Visit> {
         INSIDE.fetch_add(1, Ordering::SeqCst);
-        if CLOSING.load(Ordering::SeqCst) && !ENDS_THE_INTERPRETER.get() {
-            INSIDE.fetch_sub(1, Ordering::SeqCst);
-            sleep_for_good();
-        }
-        Visit
+        let visit = Visit;
+        // Dropped, it counts the thread out.
+        (!CLOSING.load(Ordering::SeqCst) || ENDS_THE_INTERPRETER.get()).then_some(visit)
     }
 }
 
@@ -70,6 +73,7 @@ fn _at_exit(py: Python<'_>) {
     ENDS_THE_INTERPRETER.set(true);
     CLOSING.store(true, Ordering::SeqCst);
     py.detach(|| {
+        threadteam::keep_workers(0);
         let deadline = Instant::now() + PATIENCE;
         while INSIDE.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -82,6 +86,19 @@ fn _after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // The threads whose bodies were counted do not exist here.
     INSIDE.store(0, Ordering::Relaxed);
+}
+
+/// Bounds the threads that sleep for later pools by the CPU budget, at the first pool. A budget that cannot be read leaves the
+/// runtime's own bound.
+pub(crate) fn limit_kept_workers(py: Python<'_>) {
+    static BOUNDED: AtomicBool = AtomicBool::new(false);
+    if BOUNDED.swap(true, Ordering::Relaxed) || closing() {
+        return;
+    }
+    let most = py.import("threadteam.cpus").and_then(|cpus| cpus.call_method0("most_kept_workers")?.extract());
+    if let Ok(most) = most {
+        py.detach(|| threadteam::keep_workers(most));
+    }
 }
 
 /// Workers attach to the interpreter that their process began with, so the package exists there alone.

@@ -5,6 +5,8 @@ use crate::costs::PyDispatchCosts;
 use crate::errors;
 use crate::exec::PyExec;
 use crate::home::Home;
+use crate::hook::StartHook;
+use crate::life;
 use crate::numbers::{at_least_one, seconds};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
@@ -12,13 +14,14 @@ use crate::stats::PyPoolStats;
 use crate::team::PyTeam;
 use crate::trace::PyTrace;
 use crate::wait::{override_of, spin_of_environment, PyWaitPolicy};
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
-use threadteam::{Pool, PoolBuilder, Qos};
+use threadteam::{Pool, Qos};
 
 /// Participants beyond this are a mistake on any machine, and thread stacks would fill the address space.
 const MOST_THREADS: usize = 1 << 15;
@@ -36,7 +39,8 @@ const MOST_THREADS: usize = 1 << 15;
 /// stack_size : int, optional
 ///     Bytes of stack of each worker: 8 MiB by default, 512 KiB at least.
 /// on_start : callable, optional
-///     Called as ``on_start(index)`` on each worker as it starts; its exceptions are reported, not raised.
+///     Called as ``on_start(index)`` on each worker as it starts; its exceptions are reported, not raised. The workers are new
+///     threads then, and end with the pool.
 /// pin_participants : bool, default False
 ///     Place the members of a team on the caller's CPUs (Linux); the leader is never pinned.
 /// wait : WaitPolicy or WaitOverride, optional
@@ -67,6 +71,7 @@ pub(crate) struct PyPool {
     costs: PyDispatchCosts,
     policy: PyWaitPolicy,
     pinned: bool,
+    hook: Option<Arc<StartHook>>,
 }
 
 impl PyPool {
@@ -110,7 +115,8 @@ impl PyPool {
         let mut builder = Pool::builder()
             .threads(width.get())
             .lazy(true)
-            .thread_name(move |index| format!("{worker_title}-{index}"))
+            .system_name(move |index| format!("{worker_title}-{index}"))
+            .on_stop(|_| attach::let_go())
             .acquire_timeout(seconds(acquire_timeout, "acquire_timeout")?)
             .pin_participants(pin_participants);
         if let Some(spin) = spin_of(wait)? {
@@ -123,12 +129,15 @@ impl PyPool {
         if let Some(qos) = qos {
             builder = builder.qos(qos_of(qos)?);
         }
-        if let Some(on_start) = on_start.filter(|given| !given.is_none()) {
-            builder = with_start_hook(builder, on_start)?;
+        let hook = on_start.filter(|given| !given.is_none()).map(StartHook::new).transpose()?;
+        if let Some(hook) = &hook {
+            let hook = Arc::clone(hook);
+            builder = builder.on_start(move |index| hook.call(index));
         }
+        life::limit_kept_workers(py);
         let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
         let policy = PyWaitPolicy::from(pool.wait_policy());
-        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants })
+        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants, hook })
     }
 
     /// Participants, the calling thread included.
@@ -242,7 +251,7 @@ impl PyPool {
             None => home.width,
         };
         let moves = home.move_into_team(slf.py(), width, override_of(wait)?)?;
-        Ok(PyTeam::new(slf.unbind(), home, moves, width))
+        Ok(PyTeam::new(slf.unbind(), moves, width))
     }
 
     /// Let idle workers sleep at once. Never blocks.
@@ -274,7 +283,9 @@ impl PyPool {
         self.home.set_trace(trace.map(|trace| Arc::clone(trace.core())));
     }
 
-    /// End all tokens, wait for the entries that run, and join the workers. Closing again does nothing.
+    /// End all tokens, wait for the entries that run, and let the workers go. Closing again does nothing.
+    ///
+    /// The workers are ended, or sleep until another pool takes them: fewer than `cpu_budget().count` in all.
     ///
     /// Raises
     /// ------
@@ -299,6 +310,20 @@ impl PyPool {
     fn __repr__(&self) -> String {
         let state = if self.home.is_open() { "" } else { "closed or spent " };
         format!("<{state}{}>", self.home.title())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // While tokens or a team keep the workers, these may still call the hook, wherever the pool object is.
+        match &self.hook {
+            Some(hook) if Arc::strong_count(&self.home) == 1 => hook.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Some(hook) = &self.hook {
+            hook.clear();
+        }
     }
 }
 
@@ -350,22 +375,4 @@ fn qos_of(name: &str) -> PyResult<Qos> {
             "qos must be 'default', 'utility', 'user_initiated' or 'user_interactive', got {name:?}"
         ))),
     }
-}
-
-/// `on_start(index)` on each worker as it starts. Nobody waits for it, so its exception is reported, not raised.
-fn with_start_hook(builder: PoolBuilder, hook: Bound<'_, PyAny>) -> PyResult<PoolBuilder> {
-    if !hook.is_callable() {
-        let kind = hook.get_type();
-        return Err(PyTypeError::new_err(format!("on_start must be callable, got {}", kind.name()?)));
-    }
-    let hook = hook.unbind();
-    Ok(builder.on_start(move |index| {
-        attach::attached(|py| {
-            let hook = hook.bind(py);
-            let called = (index,).into_pyobject(py).and_then(|arguments| attach::call(hook, &arguments));
-            if let Err(error) = called {
-                error.write_unraisable(py, Some(hook));
-            }
-        });
-    }))
 }

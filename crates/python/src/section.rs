@@ -8,7 +8,7 @@ use crate::stack;
 use crate::token::{Entry, Held};
 use pyo3::prelude::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use threadteam::{Exec, ForkedInside};
+use threadteam::Exec;
 
 /// Runs `f` on the entered token, and raises what its bodies raised.
 ///
@@ -41,15 +41,21 @@ pub(crate) fn lead<T: Held, R: Send>(
 }
 
 fn settle<R>(py: Python<'_>, flow: &Flow, outcome: std::thread::Result<Result<R, threadteam::Error>>) -> PyResult<R> {
+    if flow.is_forked() {
+        let message =
+            "the process was forked by a body of this section, which is the parent's to finish; end the child with \
+                       os._exit(), or fork outside of sections";
+        return Err(errors::raise(py, "TokenExpired", message));
+    }
     match outcome {
         Ok(Ok(result)) => flow.finish(py).map(|()| result),
         Ok(Err(error)) => Err(errors::from_core(py, &error)),
-        Err(payload) if payload.is::<ForkedInside>() => Err(errors::raise(
-            py,
-            "TokenExpired",
-            "the process was forked by a body of this section, whose workers stayed in the parent; end the child with \
-             os._exit(), or fork outside of sections",
-        )),
+        Err(payload) if payload.is::<threadteam::ForkedInside>() => {
+            let message =
+                "the process was forked inside this team scope, whose members stayed in the parent; take a new \
+                           token of the pool in the child";
+            Err(errors::raise(py, "TokenExpired", message))
+        }
         Err(payload) => flow.finish(py).and(Err(errors::from_panic(py, payload.as_ref()))),
     }
 }
@@ -79,7 +85,7 @@ static LOOK: fn() = look;
 
 /// The token for one section, whose leader looks for signals while it waits. A worker never handles signals.
 pub(crate) fn watched<'a>(exec: &'a mut Exec<'static>) -> Exec<'a> {
-    let exec = exec.reborrow();
+    let exec = exec.for_an_entry();
     if is_worker() {
         return exec;
     }

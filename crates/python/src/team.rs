@@ -5,6 +5,7 @@ use crate::home::Home;
 use crate::numbers::at_least_one;
 use crate::pool::PyPool;
 use crate::single::{never_copied, refuse_copy_of_owner};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::num::NonZeroUsize;
@@ -27,22 +28,26 @@ use std::sync::Arc;
 /// >>> pool.close()
 #[pyclass(frozen, weakref, module = "threadteam", name = "Team")]
 pub(crate) struct PyTeam {
+    /// Through which it has the home: who holds a team's object alone keeps no workers.
     pool: Py<PyPool>,
-    home: Arc<Home>,
     /// The move that made it: a later one means that the team is over.
     moves: u64,
     size: NonZeroUsize,
 }
 
 impl PyTeam {
-    pub(crate) fn new(pool: Py<PyPool>, home: Arc<Home>, moves: u64, size: NonZeroUsize) -> PyTeam {
-        PyTeam { pool, home, moves, size }
+    pub(crate) fn new(pool: Py<PyPool>, moves: u64, size: NonZeroUsize) -> PyTeam {
+        PyTeam { pool, moves, size }
+    }
+
+    fn home(&self) -> &Arc<Home> {
+        &self.pool.get().home
     }
 
     /// Mints the root token once the previous one is closed.
     pub(crate) fn exec(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>, wait: bool) -> PyResult<PyExec> {
         let budget = budget.filter(|given| !given.is_none()).map(|given| at_least_one(given, "budget")).transpose()?;
-        Ok(PyExec { token: self.home.mint_lead(py, self.moves, budget, wait)? })
+        Ok(PyExec { token: self.home().mint_lead(py, self.moves, budget, wait)? })
     }
 }
 
@@ -119,21 +124,21 @@ impl PyTeam {
     ///     The pool that the team was made of, usable again.
     #[pyo3(name = "into_pool")]
     fn give_back(&self, py: Python<'_>) -> PyResult<Py<PyPool>> {
-        self.home.move_into_pool(py, self.moves)?;
+        self.home().move_into_pool(py, self.moves)?;
         Ok(self.pool.clone_ref(py))
     }
 
     /// Close the team and its pool. After `into_pool` it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // A team that gave its pool back has nothing left to close.
-        if self.home.check_team(py, self.moves, "Team.close()").is_err() {
+        if self.home().check_team(py, self.moves, "Team.close()").is_err() {
             return Ok(());
         }
-        self.home.close(py, "Team.close()")
+        self.home().close(py, "Team.close()")
     }
 
     fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        slf.get().home.check_team(slf.py(), slf.get().moves, "with Team")?;
+        slf.get().home().check_team(slf.py(), slf.get().moves, "with Team")?;
         Ok(slf)
     }
 
@@ -143,7 +148,11 @@ impl PyTeam {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Team of size {} on {}>", self.size, self.home.title())
+        format!("<Team of size {} on {}>", self.size, self.home().title())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.pool)
     }
 }
 

@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use threadteam::Exec;
+use threadteam::{Bell, Exec};
 
 const LIVE: u32 = 0;
 const BUSY: u32 = 1;
@@ -107,7 +107,7 @@ pub(crate) struct Token<T: Held> {
 unsafe impl<T: Held> Sync for Token<T> {}
 
 /// Wakes threads that wait for the end of an entry: one for all tokens, for it is rare.
-static ENTRY_ENDED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+static ENTRY_ENDED: Bell = Bell::new();
 
 impl<T: Held> Token<T> {
     /// A root token.
@@ -331,13 +331,13 @@ impl<T: Held> Token<T> {
     /// Waits until no entry runs, looking for signals now and then.
     fn wait_for_entry(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
-            let guard = ENTRY_ENDED.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let heard = ENTRY_ENDED.rings();
             let waits = match self.state.compare_exchange(BUSY, AWAITED, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => true,
                 Err(state) => state == AWAITED,
             };
             if waits {
-                let _ = ENTRY_ENDED.1.wait_timeout(guard, Duration::from_millis(50));
+                ENTRY_ENDED.wait(heard, Some(Duration::from_millis(50)));
             }
         });
         py.check_signals()
@@ -368,8 +368,7 @@ impl<T: Held> Token<T> {
 }
 
 fn announce() {
-    drop(ENTRY_ENDED.0.lock().unwrap_or_else(PoisonError::into_inner));
-    ENTRY_ENDED.1.notify_all();
+    ENTRY_ENDED.ring();
 }
 
 impl<T: Held> Lender for Token<T> {

@@ -71,6 +71,8 @@ pub struct Exec<'p> {
     place: Place<'p>,
     budget: NonZeroUsize,
     fork_child: bool,
+    /// Whether a team scope of it is a root scope, when it carries a team.
+    root: bool,
     hook: Option<&'p (dyn Fn() + Sync)>,
     /// Serial time of the next section in nanoseconds, 0 if unknown.
     estimate: u64,
@@ -88,6 +90,7 @@ impl<'p> Exec<'p> {
             place: Place::Here,
             budget: NonZeroUsize::MIN,
             fork_child: false,
+            root: false,
             hook: None,
             estimate: 0,
             ticket: Ticket::NONE,
@@ -116,7 +119,7 @@ impl<'p> Exec<'p> {
     pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], lead: Lead<'p>) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
         let ticket = Ticket::root(budget);
-        Exec { place: Place::Team(pool, members), budget, ticket, _lead: Some(lead), ..Exec::serial() }
+        Exec { place: Place::Team(pool, members), budget, root: true, ticket, _lead: Some(lead), ..Exec::serial() }
     }
 
     /// The token of a team's members, for as long as the team's own is borrowed.
@@ -177,7 +180,7 @@ impl<'p> Exec<'p> {
         match self.place {
             Place::Pool(pool) => pool.pin_participants(),
             // Children, loans and sub-teams keep the placement of their root.
-            Place::Team(pool, _) => pool.pin_participants() && self._lead.is_some(),
+            Place::Team(pool, _) => pool.pin_participants() && self.root,
             Place::Here | Place::Foreign(_) => false,
         }
     }
@@ -206,10 +209,17 @@ impl<'p> Exec<'p> {
     /// The same slots for a callee while `self` is borrowed.
     #[inline]
     pub fn reborrow(&mut self) -> Exec<'_> {
+        Exec { root: false, ..self.for_an_entry() }
+    }
+
+    /// The same token for one entry: for owners that keep the token and cannot give it away, a language binding. Unlike a
+    /// [`reborrow`](Self::reborrow), a team scope of it is a root scope if one of this token is.
+    pub fn for_an_entry(&mut self) -> Exec<'_> {
         Exec {
             place: self.place,
             budget: self.budget,
             fork_child: self.fork_child,
+            root: self.root,
             hook: self.hook,
             estimate: self.estimate,
             ticket: self.ticket.clone(),

@@ -33,6 +33,7 @@ pub(crate) fn generation() -> u32 {
 /// let in_the_same_process = threadteam::forks() == before;
 /// assert!(in_the_same_process);
 /// ```
+#[inline]
 pub fn forks() -> u32 {
     watch();
     generation()

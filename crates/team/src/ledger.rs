@@ -5,30 +5,27 @@
 //! and not at all while it waits for its section as the leader. With the feature `ledger` every token of a pool has an
 //! account; without it none has, and counting compiles to nothing. Accounts can be kept by hand without the feature.
 
+use crate::fork::ForkLock;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 /// Tokens over their budget beyond this many are not listed.
 const LISTED: usize = 8;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Accounts that were over their budget, of all root tokens that share it.
 #[derive(Debug, Default)]
-pub struct Exceeded(Mutex<Vec<(String, usize)>>);
+pub struct Exceeded(ForkLock<Vec<(String, usize)>>);
 
 impl Exceeded {
     /// What the tokens are called, and the most tasks that ran on each at once.
     pub fn list(&self) -> Vec<(String, usize)> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 
     fn note(&self, name: &str, live: usize) {
-        let mut listed = lock(&self.0);
+        let mut listed = self.0.lock();
         if let Some((_, most)) = listed.iter_mut().find(|(listed, _)| listed == name) {
             *most = live.max(*most);
         } else if listed.len() < LISTED {
@@ -58,7 +55,7 @@ pub struct Account {
     name: String,
     budget: NonZeroUsize,
     exceeded: Arc<Exceeded>,
-    tally: Mutex<Tally>,
+    tally: ForkLock<Tally>,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +69,7 @@ struct Tally {
 impl Account {
     /// The account of a root token; what exceeds its budget, there or below, goes to `exceeded`.
     pub fn root(name: &str, budget: NonZeroUsize, exceeded: Arc<Exceeded>) -> Arc<Account> {
-        Arc::new(Account { above: None, name: name.to_owned(), budget, exceeded, tally: Mutex::default() })
+        Arc::new(Account { above: None, name: name.to_owned(), budget, exceeded, tally: ForkLock::default() })
     }
 
     /// The account of a token derived from the one that has this account.
@@ -83,7 +80,7 @@ impl Account {
             name: name.to_owned(),
             budget,
             exceeded,
-            tally: Mutex::default(),
+            tally: ForkLock::default(),
         })
     }
 
@@ -99,17 +96,17 @@ impl Account {
 
     /// Calls of bodies so far, at every depth.
     pub fn tasks(&self) -> u64 {
-        lock(&self.tally).tasks
+        self.tally.lock().tasks
     }
 
     /// The most tasks that ran at once.
     pub fn most(&self) -> usize {
-        lock(&self.tally).most
+        self.tally.lock().most
     }
 
     /// The tasks that run now.
     pub fn live(&self) -> usize {
-        lock(&self.tally).depths.len()
+        self.tally.lock().depths.len()
     }
 
     /// Counts the calling thread as a task of this account and those above it until the guard is dropped.
@@ -117,7 +114,7 @@ impl Account {
     pub fn enter(self: &Arc<Account>) -> Task {
         let thread = thread::current().id();
         for account in self.chain() {
-            let mut tally = lock(&account.tally);
+            let mut tally = account.tally.lock();
             tally.tasks += 1;
             account.count(&mut tally, thread, 1);
         }
@@ -129,7 +126,7 @@ impl Account {
     #[must_use]
     pub fn pause(self: &Arc<Account>) -> Pause {
         let thread = thread::current().id();
-        let depths = self.chain().map(|account| lock(&account.tally).depths.remove(&thread).unwrap_or(0)).collect();
+        let depths = self.chain().map(|account| account.tally.lock().depths.remove(&thread).unwrap_or(0)).collect();
         Pause { account: Arc::clone(self), thread, depths }
     }
 
@@ -158,7 +155,7 @@ pub struct Task {
 impl Drop for Task {
     fn drop(&mut self) {
         for account in self.account.chain() {
-            let depths = &mut lock(&account.tally).depths;
+            let depths = &mut account.tally.lock().depths;
             if let Some(depth) = depths.get_mut(&self.thread) {
                 *depth -= 1;
                 if *depth == 0 {
@@ -182,7 +179,7 @@ impl Drop for Pause {
     fn drop(&mut self) {
         for (account, &depth) in self.account.chain().zip(&self.depths) {
             if depth > 0 {
-                account.count(&mut lock(&account.tally), self.thread, depth);
+                account.count(&mut account.tally.lock(), self.thread, depth);
             }
         }
     }
@@ -194,16 +191,17 @@ pub use roots::{exceeded, global_pool_unstarted, installs, live, max_live, name,
 /// The accounts of tokens, by the number of their root.
 #[cfg(feature = "ledger")]
 mod roots {
-    use super::{lock, Account, Exceeded};
+    use super::{Account, Exceeded};
+    use crate::fork::ForkLock;
     use std::num::NonZeroUsize;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     /// One a root token, in the order of their minting; they stay, since tests ask after the token is gone.
-    static ROOTS: Mutex<Vec<Arc<Account>>> = Mutex::new(Vec::new());
+    static ROOTS: ForkLock<Vec<Arc<Account>>> = ForkLock::new(Vec::new());
 
     /// A new root token's number and account.
     pub(crate) fn mint(budget: NonZeroUsize) -> (u64, Arc<Account>) {
-        let mut roots = lock(&ROOTS);
+        let mut roots = ROOTS.lock();
         let number = roots.len() as u64 + 1;
         let account = Account::root(&format!("root {number}"), budget, Arc::new(Exceeded::default()));
         roots.push(Arc::clone(&account));
@@ -211,7 +209,7 @@ mod roots {
     }
 
     fn account(root: u64) -> Option<Arc<Account>> {
-        lock(&ROOTS).get(usize::try_from(root).ok()?.checked_sub(1)?).cloned()
+        ROOTS.lock().get(usize::try_from(root).ok()?.checked_sub(1)?).cloned()
     }
 
     /// The most tasks of root token `root` that ran at once; 0 for a number that no token has.

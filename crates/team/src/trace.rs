@@ -4,10 +4,11 @@
 //! instructions on lines of the thread's own, and four stores. A thread's events go to a ring that no other thread writes
 //! (as long as there are rings: 16 beyond one a participant), so that sections of several callers and pools stay apart.
 
+use crate::fork::ForkLock;
 use crate::sync::{fence, mutated, AtomicU64, AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -214,9 +215,9 @@ pub struct Trace {
     /// One a participant, then those of further threads.
     rings: Box<[Ring]>,
     /// Which thread writes which ring.
-    owners: Mutex<Owners>,
+    owners: ForkLock<Owners>,
     /// What labels stand for.
-    names: Mutex<BTreeMap<u64, Arc<str>>>,
+    names: ForkLock<BTreeMap<u64, Arc<str>>>,
 }
 
 #[derive(Debug, Default)]
@@ -258,8 +259,8 @@ impl Trace {
             participants,
             sections: AtomicU64::new(0),
             rings,
-            owners: Mutex::default(),
-            names: Mutex::new(BTreeMap::new()),
+            owners: ForkLock::default(),
+            names: ForkLock::new(BTreeMap::new()),
         }
     }
 
@@ -283,7 +284,7 @@ impl Trace {
     #[cold]
     fn find_ring(&self) -> usize {
         let thread = std::thread::current();
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.owners.lock();
         let ring = match owners.rings.get(&thread.id()) {
             Some(&ring) => ring,
             None => {
@@ -317,7 +318,7 @@ impl Trace {
 
     /// Says what the labels from `first` on stand for, unless `first` is known already.
     pub fn name_labels<'a>(&self, first: u64, names: impl IntoIterator<Item = &'a Arc<str>>) {
-        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.names.lock();
         if !known.contains_key(&first) {
             known.extend((first..).zip(names.into_iter().cloned()));
         }
@@ -325,7 +326,7 @@ impl Trace {
 
     /// The labels that were named, in ascending order.
     pub fn label_names(&self) -> Vec<(u64, Arc<str>)> {
-        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.names.lock();
         known.iter().map(|(&label, name)| (label, Arc::clone(name))).collect()
     }
 
@@ -342,7 +343,7 @@ impl Trace {
     /// The names of the threads whose ring was taken when they came: participants from [`participants`](Self::participants)
     /// on. Beyond 16 they share the last ring.
     pub fn further(&self) -> Vec<String> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).further.clone()
+        self.owners.lock().further.clone()
     }
 
     /// Events that were overwritten by later ones.
