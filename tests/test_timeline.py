@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import synthetic_trace as synthetic
 from threadteam import perfetto, picture
-from threadteam.timeline import Activity, Event, Timeline
+from threadteam.timeline import Activity, Event, Timeline, Wake
 
 
 def timeline(**options: object) -> Timeline:
@@ -98,6 +98,94 @@ def test_a_section_inside_a_share_gives_the_time_back_to_the_share() -> None:
     ]
 
 
+def of(found: Timeline, participant: int) -> list[tuple[str, int, int]]:
+    """Each interval of a participant as (activity, section, length)."""
+    mine = [part for part in found.intervals if part.participant == participant]
+    return [(part.activity.value, part.section, part.end - part.start) for part in mine]
+
+
+def test_a_worker_enters_works_and_leaves_between_its_start_and_its_stop() -> None:
+    events = [
+        Event(0, 0, "reserve", 1),
+        Event(1, 20, "start", 0),
+        Event(1, 25, "spin_begin", 0),
+        Event(0, 30, "publish", 1),
+        Event(1, 40, "enter", 1),
+        Event(1, 45, "share_begin", 1),
+        Event(1, 75, "share_end", 1),
+        Event(1, 85, "leave", 1),
+        Event(1, 90, "spin_begin", 0),
+        Event(1, 100, "stop", 0),
+        Event(0, 130, "join_end", 1),
+    ]
+    assert of(Timeline(events), 1) == [
+        ("spin", 0, 5),
+        ("spin", 0, 15),
+        ("entry", 1, 5),
+        ("work", 1, 30),
+        ("entry", 1, 10),
+        ("spin", 0, 5),
+        ("spin", 0, 10),
+    ]
+
+
+def test_a_sleep_at_a_join_or_a_barrier_belongs_to_its_section_and_counts_as_barrier() -> None:
+    events = [
+        Event(0, 0, "publish", 1),
+        Event(0, 10, "share_begin", 1),
+        Event(0, 30, "share_end", 1),
+        Event(0, 30, "join_begin", 1),
+        Event(0, 50, "park_begin", 1),
+        Event(0, 90, "park_end", 1),
+        Event(0, 95, "join_end", 1),
+    ]
+    found = Timeline(events)
+    assert of(found, 0)[2:] == [("barrier", 1, 20), ("park", 1, 40), ("barrier", 1, 5)]
+    assert found.parts().barrier == pytest.approx(65e-9)
+
+
+def test_a_wake_leads_to_the_sleepers_that_ran_next() -> None:
+    events = [
+        Event(1, 0, "park_begin", 0),
+        Event(2, 0, "park_begin", 0),
+        Event(3, 0, "park_begin", 0),
+        Event(0, 10, "wake", 1),
+        Event(2, 30, "park_end", 0),
+        Event(2, 40, "wake", 2),
+        Event(3, 60, "park_end", 0),
+        Event(1, 90, "park_end", 0),
+    ]
+    assert Timeline(events).wakes == [Wake(0, 10, 2, 30), Wake(2, 40, 3, 60), Wake(2, 40, 1, 90)]
+
+
+def test_a_sleeper_that_ran_long_after_a_wake_was_not_woken_by_it() -> None:
+    events = [Event(1, 0, "park_begin", 0), Event(0, 10, "wake", 1), Event(1, 1_000_000_000, "park_end", 0)]
+    assert Timeline(events).wakes == []
+
+
+def test_further_callers_and_workers_have_rows_after_the_pools() -> None:
+    events = [
+        Event(0, 0, "publish", 1),
+        Event(1, 5, "enter", 1),
+        Event(9, 10, "publish", 2),
+        Event(9, 20, "share_begin", 2),
+        Event(9, 40, "share_end", 2),
+        Event(10, 50, "spin_begin", 0),
+        Event(0, 60, "join_end", 1),
+    ]
+    found = Timeline(events, further={9: "caller 2", 10: "other-0"})
+    assert found.names == ["caller", "worker 1", "caller 2", "other-0"]
+    # A caller outside of a section does what its program wants; a worker spins.
+    assert of(found, 2) == [("dispatch", 2, 10), ("work", 2, 20)]
+    assert of(found, 3)[-1] == ("spin", 0, 10)
+
+
+def test_events_of_threads_that_shared_a_ring_make_no_row_and_are_counted() -> None:
+    events = [Event(0, 0, "publish", 1), Event(5, 3, "publish", 2), Event(0, 9, "join_end", 1)]
+    found = Timeline(events, further={5: "all others"}, lost={0: 7})
+    assert (found.names, found.undrawn, found.lost) == (["caller"], 1, {"caller": 7})
+
+
 def test_a_step_without_sections_is_work_of_the_caller() -> None:
     events = [Event(0, 0, "label", 1), Event(0, 80, "label", 2), Event(0, 100, "label", 0)]
     found = Timeline(events, {1: "Reshape", 2: "Gemm"})
@@ -166,6 +254,24 @@ def test_pictures_are_written_as_png_and_svg(tmp_path: Path) -> None:
     assert "<svg" in svg.read_text()
 
 
+def test_a_picture_names_every_row_says_what_was_lost_and_draws_wakes(tmp_path: Path) -> None:
+    events = [
+        Event(1, 0, "park_begin", 0),
+        Event(0, 0, "publish", 1),
+        Event(0, 50, "wake", 1),
+        Event(1, 400, "park_end", 0),
+        Event(1, 450, "enter", 1),
+        Event(1, 500, "leave", 1),
+        Event(7, 500, "publish", 2),
+        Event(7, 600, "join_end", 2),
+        Event(0, 700, "join_end", 1),
+    ]
+    Timeline(events, further={7: "caller 2"}, lost={1: 3}).draw(tmp_path / "timeline.svg")
+    drawn = (tmp_path / "timeline.svg").read_text()
+    for words in ["caller 2", "wake 350 ns", "arrow: a wake", "the oldest 3 events of worker 1 were overwritten"]:
+        assert f"<!-- {words}" in drawn
+
+
 def test_drawing_nothing_says_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         picture.draw(Timeline([]), [tmp_path / "timeline.png"])
@@ -179,3 +285,19 @@ def test_the_perfetto_json_names_every_participant_and_keeps_every_interval(tmp_
     assert names == ["caller", "worker 1"]
     assert len([entry for entry in entries if entry["ph"] == "X"]) == len(found.intervals)
     assert [entry["name"] for entry in entries if entry["ph"] == "i"] == ["wakes 1"]
+
+
+def test_the_perfetto_json_has_claims_as_instants_and_wakes_as_arrows() -> None:
+    events = [
+        Event(1, 0, "park_begin", 0),
+        Event(0, 10, "reserve", 1),
+        Event(0, 20, "wake", 1),
+        Event(1, 60, "park_end", 0),
+        Event(0, 80, "release", 1),
+        Event(0, 90, "refuse", 3),
+    ]
+    entries = perfetto.trace_events(Timeline(events))["traceEvents"]
+    instants = [entry["name"] for entry in entries if entry["ph"] == "i"]
+    assert instants == ["claims 1 workers", "wakes 1", "gives 1 workers back", "refused 3 participants"]
+    arrows = [(entry["ph"], entry["tid"], entry["ts"]) for entry in entries if entry["ph"] in "sf"]
+    assert arrows == [("s", 0, 0.02), ("f", 1, 0.06)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,51 @@ def test_barriers_are_recorded() -> None:
     with tt.Pool(2, acquire_timeout=10.0) as pool, tt.trace() as recorded, pool.exec().team() as team:
         team.run_with(lambda participant: participant.barrier())
     assert {"barrier_begin", "barrier_end"} <= kinds(recorded)
+
+
+def test_a_worker_is_recorded_from_its_start_to_its_leave() -> None:
+    with tt.trace() as recorded, tt.Pool(2, acquire_timeout=10.0, wait=tt.WaitPolicy(idle_spin=100.0)) as pool:
+        pool.exec().broadcast(lambda index: None)
+    worker = [kind for participant, _, kind, _ in recorded.events if participant == 1]
+    assert worker[:6] == ["start", "spin_begin", "enter", "share_begin", "share_end", "leave"]
+
+
+def test_claims_and_refusals_are_recorded_with_their_counts() -> None:
+    with tt.Pool(3, acquire_timeout=0.0) as pool, tt.trace() as recorded:
+        with pool.exec().team() as team, pytest.raises(tt.Refused):
+            pool.exec().broadcast(lambda index: None)
+        assert team.size == 3
+    counts = [(kind, value) for _, _, kind, value in recorded.events if kind in ("reserve", "release", "refuse")]
+    assert counts == [("reserve", 2), ("refuse", 2), ("release", 2)]
+
+
+def test_each_calling_thread_has_a_ring_of_its_own() -> None:
+    with tt.Pool(2) as pool, tt.trace() as recorded:
+        pool.exec().for_ranges(8, 1, lambda start, stop: None)
+        other = threading.Thread(target=lambda: pool.exec().for_ranges(8, 1, lambda start, stop: None))
+        other.start()
+        other.join()
+    assert list(recorded.further.values()) == ["caller 2"]
+    assert recorded.timeline().names[-1] == "caller 2"
+
+
+def test_traces_leave_no_rings_behind() -> None:
+    with tt.Pool(2) as pool:
+
+        def record(times: int) -> None:
+            for _ in range(times):
+                with tt.trace(capacity=4096):
+                    pool.exec().for_ranges(2, 1, lambda start, stop: None)
+
+        record(20)
+        before = resident_pages()
+        record(300)
+        # A trace of two rings takes 48 pages.
+        assert resident_pages() - before < 300 * 48 // 4
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
 def test_a_full_ring_says_what_it_lost() -> None:

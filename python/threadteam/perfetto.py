@@ -14,14 +14,26 @@ _PROCESS = 1
 #: Names of Chrome's palette, so that dispatch and barrier look alike in every trace.
 _COLOURS = {
     Activity.DISPATCH: "terrible",
+    Activity.ENTRY: "yellow",
     Activity.BARRIER: "bad",
     Activity.SPIN: "grey",
     Activity.PARK: "white",
+}
+#: What takes no time, by the core's name, and what a reader sees.
+_INSTANTS = {
+    "wake": "wakes {}",
+    "reserve": "claims {} workers",
+    "release": "gives {} workers back",
+    "refuse": "refused {} participants",
+    "start": "worker starts",
+    "stop": "worker ends",
 }
 
 
 def trace_events(timeline: Timeline) -> dict[str, Any]:
     """The trace-event object of a timeline: one thread a participant, one complete event an interval.
+
+    Claims and wakes are instants, and an arrow leads from each waker to the one that it woke.
 
     Examples
     --------
@@ -32,8 +44,7 @@ def trace_events(timeline: Timeline) -> dict[str, Any]:
     """
     entries: list[dict[str, Any]] = [_metadata("process_name", 0, "threadteam")]
     for participant in range(timeline.participants):
-        name = "caller" if participant == 0 else f"worker {participant}"
-        entries.append(_metadata("thread_name", participant, name))
+        entries.append(_metadata("thread_name", participant, timeline.names[participant]))
         entries.append(_metadata("thread_sort_index", participant, participant))
     for interval in timeline.intervals:
         working = interval.activity is Activity.WORK
@@ -51,9 +62,14 @@ def trace_events(timeline: Timeline) -> dict[str, Any]:
             entry["cname"] = _COLOURS[interval.activity]
         entries.append(entry)
     for event in timeline.events:
-        if event.kind == "wake":
+        if event.kind in _INSTANTS:
             common = {"ph": "i", "s": "t", "pid": _PROCESS, "tid": event.participant, "ts": event.ns / 1e3}
-            entries.append({**common, "name": f"wakes {event.value}", "cat": "wake"})
+            name = _INSTANTS[event.kind].format(event.value)
+            entries.append({**common, "name": name, "cat": event.kind})
+    for number, wake in enumerate(timeline.wakes):
+        arrow = {"pid": _PROCESS, "id": number, "name": "wake", "cat": "wake"}
+        entries.append({**arrow, "ph": "s", "tid": wake.waker, "ts": wake.start / 1e3})
+        entries.append({**arrow, "ph": "f", "bp": "e", "tid": wake.sleeper, "ts": wake.end / 1e3})
     return {"traceEvents": entries, "displayTimeUnit": "ns"}
 
 

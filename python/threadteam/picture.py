@@ -20,19 +20,24 @@ _MARGIN = 1500
 _WIDEST_ZOOM = 30_000
 
 _DISPATCH = "#d62728"
+_ENTRY = "#f7941d"
 _BARRIER = "#f2b134"
 _SPIN = "#d9d9d9"
 _PARK = "#ffffff"
 #: Work, a colour an operator; blues, greens and purples stay apart from dispatch and barrier for colour-blind readers.
 _OPERATORS = ("#1f77b4", "#2a9d8f", "#6a51a3", "#17becf", "#8c6d31", "#393b79", "#74a35b", "#9e7bb5")
+_WAKE = "#000000"
+#: More wakes in one panel are not drawn: their arrows would hide the rest.
+_MOST_WAKES = 16
 _HATCHES = {Activity.BARRIER: "////", Activity.PARK: "...."}
 _NAMES = {
     Activity.DISPATCH: "D: dispatch, the caller publishes a section",
+    Activity.ENTRY: "E: entry, a worker comes into a section or leaves it",
     Activity.BARRIER: "B: barrier, waiting for the others",
     Activity.SPIN: "idle, spinning",
-    Activity.PARK: "idle, parked (no CPU)",
+    Activity.PARK: "parked: asleep, no CPU",
 }
-_TEXT = {Activity.DISPATCH: "D", Activity.BARRIER: "B", Activity.SPIN: ".", Activity.PARK: " "}
+_TEXT = {Activity.DISPATCH: "D", Activity.ENTRY: "E", Activity.BARRIER: "B", Activity.SPIN: ".", Activity.PARK: " "}
 #: How much a dispatch or barrier counts for against work in the same character: short ones must stay visible.
 _FAVOUR = 3
 
@@ -50,14 +55,14 @@ def draw(timeline: Timeline, paths: Sequence[str | PathLike[str]], title: str = 
     for axis, (caption, window) in zip(axes, windows, strict=True):
         _panel(axis, timeline, window, colours, caption)
     axes[-1].set_xlabel("time in us since the left edge of each panel")
-    figure.suptitle(_headline(timeline, title), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.suptitle(_headline(timeline, title), x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.legend(handles=_legend(timeline, colours), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
     for path in paths:
         figure.savefig(path, dpi=150)
 
 
 def text(timeline: Timeline, width: int = 100) -> str:
-    """One typical run as text: a row a participant, D dispatch, B barrier, dots for spinning, blanks for parked.
+    """One typical run as text: D dispatch, E entry, B barrier, dots for spinning, blanks for parked.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def text(timeline: Timeline, width: int = 100) -> str:
         cells = _cells(
             [part for part in timeline.between(start, end) if part.participant == participant], window, width
         )
-        rows.append(f"{_participant(participant):<9}|{''.join(_character(cell, letters) for cell in cells)}|")
+        rows.append(f"{timeline.names[participant]:<9}|{''.join(_character(cell, letters) for cell in cells)}|")
     key = ", ".join(f"{letter}: {label or 'section'}" for label, letter in letters.items())
     return "\n".join([*rows, f"{duration((end - start) / 1e9)}; {key}"])
 
@@ -141,18 +146,37 @@ def _panel(axis: Any, timeline: Timeline, window: tuple[int, int], colours: dict
         )
         time = duration((interval.end - interval.start) / 1e9) if interval in whole else ""
         _annotate(axis, timeline, interval, time, left, length, span)
+    _arrows(axis, timeline, window)
     for left, right in timeline.runs:
         for edge in (left, right):
             if start < edge < end:
                 axis.axvline((edge - start) / 1e3, color="#000000", linewidth=0.8, linestyle=(0, (4, 3)))
     axis.set_yticks(range(timeline.participants))
-    axis.set_yticklabels([_participant(number) for number in reversed(range(timeline.participants))])
+    axis.set_yticklabels(list(reversed(timeline.names)))
     axis.set_ylim(-0.6, timeline.participants - 0.4)
     axis.set_xlim(0, span)
     axis.set_title(f"{caption} ({duration((end - start) / 1e9)})", loc="left", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)
     axis.minorticks_on()
     axis.tick_params(axis="y", which="both", left=False)
+
+
+def _arrows(axis: Any, timeline: Timeline, window: tuple[int, int]) -> None:
+    """An arrow from each wake to the moment in which the sleeper ran, and how long that took."""
+    start, end = window
+    inside = [wake for wake in timeline.wakes if start <= wake.start and wake.end <= end]
+    if len(inside) > _MOST_WAKES:
+        return
+    top = timeline.participants - 1
+    for wake in inside:
+        tail, head = (wake.start - start) / 1e3, (wake.end - start) / 1e3
+        style = {"arrowstyle": "-|>", "color": _WAKE, "linewidth": 1.0, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate("", xy=(head, top - wake.sleeper), xytext=(tail, top - wake.waker), arrowprops=style)
+        if (head - tail) * 1e3 > (end - start) * 0.05:
+            words = f"wake {duration((wake.end - wake.start) / 1e9)}"
+            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+            middle = ((tail + head) / 2, top - (wake.waker + wake.sleeper) / 2)
+            axis.text(*middle, words, fontsize=7, ha="center", va="center", bbox=box, clip_on=True)
 
 
 def _annotate(
@@ -165,10 +189,13 @@ def _annotate(
         words, colour = (interval.label or "section", "white")
     elif interval.activity is Activity.DISPATCH:
         words, colour = ("D", "white")
+    elif interval.activity is Activity.ENTRY:
+        words, colour = ("E", "black")
     elif interval.activity is Activity.BARRIER:
         words, colour = ("B", "black")
     else:
-        words, colour = ("spin" if interval.activity is Activity.SPIN else "parked", "#444444")
+        asleep = "B, parked" if interval.section else "parked"
+        words, colour = ("spin" if interval.activity is Activity.SPIN else asleep, "#444444")
     # A character takes about 0.7 % of the panel's width at this size.
     room = share / 0.007
     lines = words if room > len(words) + 0.5 else ""
@@ -186,6 +213,8 @@ def _colour(interval: Interval, colours: dict[str, str]) -> str:
     match interval.activity:
         case Activity.DISPATCH:
             return _DISPATCH
+        case Activity.ENTRY:
+            return _ENTRY
         case Activity.BARRIER:
             return _BARRIER
         case Activity.SPIN:
@@ -199,9 +228,11 @@ def _colour(interval: Interval, colours: dict[str, str]) -> str:
 def _legend(timeline: Timeline, colours: dict[str, str]) -> list[Any]:
     patch = require("matplotlib.patches", "plot", "a timeline picture").Patch
     present = {interval.activity for interval in timeline.intervals}
-    handles = [patch(facecolor=colour, label=label) for label, colour in list(colours.items())[: len(_OPERATORS)]]
+    steps = list(colours.items())[: len(_OPERATORS)] or [("work: a share of a section", _OPERATORS[0])]
+    handles = [patch(facecolor=colour, label=label) for label, colour in steps]
     for activity, colour in (
         (Activity.DISPATCH, _DISPATCH),
+        (Activity.ENTRY, _ENTRY),
         (Activity.BARRIER, _BARRIER),
         (Activity.SPIN, _SPIN),
         (Activity.PARK, _PARK),
@@ -211,6 +242,10 @@ def _legend(timeline: Timeline, colours: dict[str, str]) -> list[Any]:
             handles.append(
                 patch(facecolor=colour, hatch=hatch, edgecolor="#555555", label=_NAMES[activity], linewidth=0.3)
             )
+    if timeline.wakes:
+        line = require("matplotlib.lines", "plot", "a timeline picture").Line2D
+        arrow = "arrow: a wake, until the woken participant runs"
+        handles.append(line([], [], color=_WAKE, marker=">", linewidth=1.0, label=arrow))
     return handles
 
 
@@ -218,13 +253,24 @@ def _headline(timeline: Timeline, title: str) -> str:
     typical = timeline.typical_runs()
     parts, runs = timeline.parts(typical), max(1, len(typical))
     total = sum(parts.operators.values()) + parts.dispatch + parts.barrier
+    what, means = "work", "of all that was recorded"
+    if typical:
+        what, means = "per run: operators", f"means of the middle {runs} of {len(timeline.runs)} runs"
     figures = (
-        f"per run: operators {duration(sum(parts.operators.values()) / runs)}, "
+        f"{what} {duration(sum(parts.operators.values()) / runs)}, "
         f"dispatch {duration(parts.dispatch / runs)}, "
         f"barrier {duration(parts.barrier / runs)}, together {duration(total / runs)}; "
-        f"participants idle {parts.idle_share:.0%} (means of the middle {runs} of {max(1, len(timeline.runs))} runs)"
+        f"participants idle {parts.idle_share:.0%} ({means})"
     )
-    return f"{title}\n{figures}" if title else figures
+    return "\n".join([*([title] if title else []), figures, *_missing(timeline)])
+
+
+def _missing(timeline: Timeline) -> list[str]:
+    """What the picture does not show, if anything."""
+    lines = [f"the oldest {events} events of {name} were overwritten" for name, events in timeline.lost.items()]
+    if timeline.undrawn:
+        lines.append(f"{timeline.undrawn} events of threads that shared a ring are not drawn")
+    return lines
 
 
 def _letters(labels: Sequence[str]) -> dict[str, str]:
@@ -250,7 +296,3 @@ def _character(cell: Interval | None, letters: dict[str, str]) -> str:
     if cell is None:
         return " "
     return _TEXT.get(cell.activity) or letters.get(cell.label, "a")
-
-
-def _participant(number: int) -> str:
-    return "caller" if number == 0 else f"worker {number}"

@@ -7,10 +7,18 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from os import PathLike
 from typing import NamedTuple
 
-__all__ = ["Activity", "Event", "Interval", "RunParts", "Timeline"]
+__all__ = ["Activity", "Event", "Interval", "RunParts", "Timeline", "Wake"]
+
+#: What only a pool's own threads record.
+_OF_WORKERS = {"start", "stop", "enter", "leave", "spin_begin"}
+#: Threads that came when every ring was taken record into one: their events do not make intervals.
+_SHARED = "all others"
+#: Who ran later than this after a wake, in nanoseconds, is not taken for the one that was woken.
+_LONGEST_WAKE = 10_000_000
 
 
 class Event(NamedTuple):
@@ -31,6 +39,8 @@ class Activity(enum.Enum):
 
     DISPATCH = "dispatch"
     """The caller publishes a section to the workers."""
+    ENTRY = "entry"
+    """A worker comes into a section, where it may post and wake for others, or leaves it and wakes the caller."""
     WORK = "work"
     """A share of a section, or a step that runs on the caller alone."""
     BARRIER = "barrier"
@@ -38,7 +48,7 @@ class Activity(enum.Enum):
     SPIN = "spin"
     """Awake without work."""
     PARK = "park"
-    """Asleep, using no CPU."""
+    """Asleep, using no CPU: without work, or, in a section, while it waits for the others of that section."""
 
 
 class Interval(NamedTuple):
@@ -53,6 +63,15 @@ class Interval(NamedTuple):
     activity: Activity
     label: str
     section: int
+
+
+class Wake(NamedTuple):
+    """A participant that slept was woken: `waker` did it at `start`, and `sleeper` ran again at `end`."""
+
+    waker: int
+    start: int
+    sleeper: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -74,12 +93,14 @@ class RunParts:
 class _Lane:
     """One participant's state while its events are read: a stack, because sections nest inside shares."""
 
-    def __init__(self, participant: int) -> None:
+    def __init__(self, participant: int, is_worker: bool) -> None:
         self._participant = participant
+        self._is_worker = is_worker
         self._stack: list[tuple[Activity, int]] = []
         self._labels: list[str] = []
         self._since: int | None = None
         self.step = ""
+        self.lives = True
         self.intervals: list[Interval] = []
 
     def push(self, ns: int, activity: Activity, section: int, label: str) -> None:
@@ -104,7 +125,7 @@ class _Lane:
             (activity, section), label = self._stack[-1], self._labels[-1]
         elif self.step:
             activity, section, label = Activity.WORK, 0, self.step
-        elif self._participant == 0:
+        elif not self._is_worker or not self.lives:
             return  # outside of a run the calling thread does what its program wants
         else:
             activity, section, label = Activity.SPIN, 0, ""
@@ -122,6 +143,22 @@ class Timeline:
         Names of the label numbers that the events carry; 0 always means "outside of a step".
     participants : int, optional
         How many participants there were, when some may have left no event.
+    further : mapping of int to str, optional
+        The names of participants beyond one pool's: callers after the first, and workers of other pools. They follow
+        the others without a gap.
+    lost : mapping of int to int, optional
+        How many of a participant's oldest events were overwritten.
+
+    Attributes
+    ----------
+    names : list of str
+        What each participant is called, by its number in the intervals.
+    wakes : list of Wake
+        Who woke whom.
+    lost : dict of str to int
+        Overwritten events by the participant's name.
+    undrawn : int
+        Events of threads that had to share a ring.
 
     Examples
     --------
@@ -135,12 +172,40 @@ class Timeline:
     [('work', 10), ('dispatch', 20), ('work', 100), ('barrier', 30)]
     """
 
-    def __init__(self, events: Iterable[Event], labels: Mapping[int, str] | None = None, participants: int = 1) -> None:
+    def __init__(
+        self,
+        events: Iterable[Event],
+        labels: Mapping[int, str] | None = None,
+        participants: int = 1,
+        further: Mapping[int, str] | None = None,
+        lost: Mapping[int, int] | None = None,
+    ) -> None:
         self._labels = {number: _short(label) for number, label in (labels or {}).items()}
         # Nanosecond stamps tie; sorting by time alone keeps the recorded order of equal stamps.
-        self.events = sorted(events, key=lambda event: event.ns)
-        self.participants = max(participants, 1 + max((event.participant for event in self.events), default=0))
+        ordered = sorted(events, key=lambda event: event.ns)
+        named = dict(sorted((further or {}).items()))
+        shared = {number for number, name in named.items() if name == _SHARED}
+        own = [event.participant for event in ordered if event.participant not in named]
+        self._own = max(participants, 1 + max(own, default=0))
+        others = [number for number in named if number not in shared]
+        rows = {**{number: number for number in range(self._own)}, **dict(zip(others, count(self._own), strict=False))}
+        self.events = [
+            event._replace(participant=rows[event.participant]) for event in ordered if event.participant in rows
+        ]
+        self.undrawn = len(ordered) - len(self.events)
+        self.names = [
+            "caller",
+            *(f"worker {row}" for row in range(1, self._own)),
+            *(named[number] for number in others),
+        ]
+        self.lost = {self.names[rows[number]]: events for number, events in (lost or {}).items() if number in rows}
         self.intervals = self._read()
+        self.wakes = self._match_wakes()
+
+    @property
+    def participants(self) -> int:
+        """How many rows there are: the caller, the workers, further callers and workers."""
+        return len(self.names)
 
     @property
     def start(self) -> int:
@@ -237,7 +302,8 @@ class Timeline:
                 if interval.activity in (Activity.WORK, Activity.DISPATCH):
                     useful += length
                 if interval.participant == 0:
-                    spent[interval.activity] += length
+                    asleep_at_a_barrier = interval.activity is Activity.PARK and interval.section
+                    spent[Activity.BARRIER if asleep_at_a_barrier else interval.activity] += length
                     if interval.activity is Activity.WORK:
                         operators[interval.label or "work"] += length
         total = sum(end - start for start, end in stretches) * self.participants
@@ -251,7 +317,9 @@ class Timeline:
         )
 
     def _read(self) -> list[Interval]:
-        lanes = [_Lane(participant) for participant in range(self.participants)]
+        workers = {event.participant for event in self.events if event.kind in _OF_WORKERS} - {0}
+        workers.update(range(1, self._own))
+        lanes = [_Lane(participant, participant in workers) for participant in range(self.participants)]
         self._assume_beginnings(lanes)
         section_labels: dict[int, str] = {}
         for event in self.events:
@@ -272,6 +340,8 @@ class Timeline:
             event = first.get(participant)
             if event is None or event.kind == "park_end":
                 lane.push(begin, Activity.PARK, 0, "")
+            elif event.kind == "start":
+                lane.lives = False
 
     def _apply(self, event: Event, lane: _Lane, section_labels: dict[int, str]) -> None:
         ns, section = event.ns, event.value
@@ -299,11 +369,39 @@ class Timeline:
             case "barrier_end":
                 lane.pop(ns, Activity.BARRIER)
             case "park_begin":
-                lane.push(ns, Activity.PARK, 0, "")
+                lane.push(ns, Activity.PARK, section, label if section else "")
             case "park_end":
                 lane.pop(ns, Activity.PARK)
-            case _:  # wakes and what later versions record change no participant's activity
+            case "enter":
+                lane.push(ns, Activity.ENTRY, section, label)
+            case "leave":
+                lane.pop(ns, Activity.ENTRY, section)
+            case "start" | "stop":
                 lane.flush(ns)
+                lane.lives = event.kind == "start"
+            case _:  # wakes, claims and what later versions record change no participant's activity
+                lane.flush(ns)
+
+    def _match_wakes(self) -> list[Wake]:
+        """Each wake with the sleepers that ran next after it: an event says how many were woken, not who."""
+        asleep: dict[int, int] = {}
+        sleeps: list[tuple[int, int, int]] = []
+        for event in self.events:
+            if event.kind == "park_begin":
+                asleep[event.participant] = event.ns
+            elif event.kind == "park_end":
+                sleeps.append((event.ns, asleep.pop(event.participant, self.events[0].ns), event.participant))
+        ends = [end for end, _, _ in sleeps]
+        woken: set[int] = set()
+        found = []
+        for event in self.events:
+            if event.kind != "wake":
+                continue
+            later = range(bisect_right(ends, event.ns), bisect_right(ends, event.ns + _LONGEST_WAKE))
+            own = [at for at in later if at not in woken and sleeps[at][1] <= event.ns][: event.value]
+            woken.update(own)
+            found += [Wake(event.participant, event.ns, sleeps[at][2], sleeps[at][0]) for at in own]
+        return found
 
 
 def _inside(ns: int, stretches: Sequence[tuple[int, int]]) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "trace"]
 
 EVENTS = 1 << 16
-"""Events kept for each participant: a megabyte of ring."""
+"""Events kept for each participant: a ring of 1.5 MiB."""
 
 
 class Trace:
@@ -38,9 +38,11 @@ class Trace:
     def events(self) -> list[tuple[int, int, str, int]]:
         """The events by participant and time: (participant, nanoseconds, kind, value).
 
-        Participant 0 stands for callers from outside the pools, ``i + 1`` for worker ``i``. `kind` is ``"publish"``,
-        ``"share_begin"``, ``"share_end"``, ``"join_begin"``, ``"join_end"``, ``"barrier_begin"``, ``"barrier_end"``,
-        ``"park_begin"``, ``"park_end"``, ``"wake"`` or ``"label"``; `value` is a section's number, a label, or a count.
+        Participant 0 stands for the first caller from outside the pools, ``i + 1`` for worker ``i``, and those in
+        `further` for who came when these were taken. `kind` is ``"publish"``, ``"share_begin"``, ``"share_end"``,
+        ``"join_begin"``, ``"join_end"``, ``"barrier_begin"``, ``"barrier_end"``, ``"park_begin"``, ``"park_end"``,
+        ``"wake"``, ``"label"``; of workers ``"start"``, ``"spin_begin"``, ``"enter"``, ``"leave"``, ``"stop"``; of
+        callers ``"reserve"``, ``"release"``, ``"refuse"``. `value` is a section's number, a label, or a count.
         """
         return self._rings.events()
 
@@ -48,6 +50,11 @@ class Trace:
     def overwritten(self) -> int:
         """Events that were lost because a ring was full."""
         return self._rings.overwritten
+
+    @property
+    def further(self) -> dict[int, str]:
+        """The names of participants beyond one pool's: callers after the first, and workers of other pools."""
+        return self._rings.further()
 
     def timeline(self) -> Timeline:
         """Return the intervals of dispatch, work, barrier, spin and park that the events mean.
@@ -59,7 +66,9 @@ class Trace:
         """
         from threadteam.timeline import Event, Timeline
 
-        return Timeline((Event(*event) for event in self.events), self._rings.labels())
+        rings = self._rings
+        events = (Event(*event) for event in self.events)
+        return Timeline(events, rings.labels(), 1, rings.further(), rings.overwritten_by())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON that Perfetto (ui.perfetto.dev) reads.
@@ -76,7 +85,7 @@ class Trace:
 
 @contextmanager
 def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS) -> Iterator[Trace]:
-    """Record every dispatch, share, barrier, park and wake of all pools while the block runs.
+    """Record every transition of every participant of all pools while the block runs.
 
     Parameters
     ----------

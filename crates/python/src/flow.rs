@@ -142,7 +142,7 @@ impl Flow {
     }
 
     /// Counts the calling thread as a task of this section's token until the guard is dropped.
-    pub(crate) fn task(&self) -> Option<Task<'_>> {
+    pub(crate) fn task(&self) -> Option<Task> {
         self.account.as_ref().map(|account| account.enter())
     }
 

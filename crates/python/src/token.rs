@@ -12,7 +12,7 @@
 use crate::errors::raise;
 use crate::flow::Flow;
 use crate::home::Home;
-use crate::ledger::Account;
+use crate::ledger::{open_account, Account};
 use crate::life;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
@@ -121,7 +121,7 @@ impl<T: Held> Token<T> {
         name: String,
         lease: Option<Arc<dyn Lender>>,
     ) -> Arc<Self> {
-        let account = Account::of_root(&name, inner.slots());
+        let account = open_account(&name, inner.slots());
         Arc::new(Token::new(inner, home, name, std::ptr::null_mut(), lease, account))
     }
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use threadteam::trace::{Kind, Trace};
 
-/// Most events per participant: 2 GiB of rings for a machine of 128 CPUs.
+/// Most events per participant: 3 GiB of rings for a machine of 128 CPUs.
 const MOST_EVENTS: usize = 1 << 20;
 
 /// The rings that a pool or an OpenMP runtime records into.
@@ -55,6 +55,16 @@ impl PyTrace {
     #[getter]
     fn overwritten(&self) -> usize {
         self.0.overwritten()
+    }
+
+    /// The same for each participant that lost any.
+    fn overwritten_by(&self) -> BTreeMap<usize, usize> {
+        self.0.overwritten_by().into_iter().collect()
+    }
+
+    /// The names of further threads by the number of their participant: callers beyond the first, workers of further pools.
+    fn further(&self) -> BTreeMap<usize, String> {
+        (self.0.participants()..).zip(self.0.further()).collect()
     }
 
     /// How many participants have a ring.
