@@ -10,19 +10,14 @@ use std::ops::Range;
 use faer::{Accum, MatMut, MatRef, Par};
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::panels::{is_near, pack, panels, room, wide, Line, DEPTH, PACK_FROM};
 use crate::tile::{Matrix, Panel, Start};
 use crate::Real;
 
-/// The depth of one pass: a panel of 256 rows of two AVX2 vectors is half of a 32 KiB first-level cache.
-const DEPTH: usize = 256;
 /// The bytes of packed `b` that one pass keeps: half of a 512 KiB second-level cache.
 const PACKED: usize = 256 << 10;
 /// The rows after which the next panel is taken, so that their part of `a` stays in the second-level cache.
 const ROWS: usize = 96;
-/// Below this many rows `b` is read where it is, when its rows are runs in memory: a copy would cost more than it saves.
-const PACK_FROM: usize = 24;
-/// The bytes of `b` that are read where they are in any case: they stay in the first-level cache.
-const SMALL: usize = 32 << 10;
 /// From this many multiply-adds on, blocks are `faer`'s, but for ones too thin for its packing.
 const LARGE: usize = 1 << 19;
 /// Below this many rows, from twice as many.
@@ -47,11 +42,6 @@ thread_local! {
     /// Packed panels. Grows to [`PACKED`] bytes and a panel once, then is reused; nothing else runs while it is borrowed.
     static SCRATCH: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
 }
-
-/// A cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
 
 impl<T: Real> Product<T> {
     /// Writes the block of `y` at `rows` and `cols`.
@@ -146,10 +136,10 @@ impl<T: Real> WithSimd for Block<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let wide = match (S::REGISTER_COUNT >= 32, self.0.m) {
-            (_, 1) => 8,
-            (true, _) | (_, 2 | 3) => 4,
-            _ => 2,
+        let wide = match self.0.m {
+            1 => 8,
+            2 | 3 => 4,
+            _ => wide::<S>(),
         };
         SCRATCH.with_borrow_mut(|scratch| self.0.passes(simd, scratch, wide));
     }
@@ -161,19 +151,13 @@ impl<T: Real> Product<T> {
     fn passes<S: Simd>(&self, simd: S, scratch: &mut Vec<Line>, wide: usize) {
         let (lanes, size) = (T::lanes::<S>(), size_of::<T>());
         let width = wide * lanes;
-        // Rows a multiple of a page apart fall on few lines of the first-level cache.
-        let small = self.k * self.n * size <= SMALL && self.b.row * size as isize % 4096 != 0;
-        let direct = self.b.col == 1 && (self.m < PACK_FROM || small);
+        let direct = self.b.col == 1 && (self.m < PACK_FROM || is_near::<T>(self.b.row, self.k, self.n));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1));
         let span = match direct {
             true => self.n,
             false => (PACKED / size / depth.max(1)).max(1).next_multiple_of(width).min(self.n),
         };
-        let room = if direct { width } else { span.next_multiple_of(width) } * depth * size;
-        if scratch.len() * 64 < room {
-            scratch.resize(room.div_ceil(64), Line([0; 64]));
-        }
-        let packed = scratch.as_mut_ptr().cast::<T>();
+        let packed = room::<T>(scratch, if direct { width } else { span.next_multiple_of(width) } * depth * size);
         let mut from = 0;
         loop {
             let deep = depth.min(self.k - from);
@@ -231,57 +215,6 @@ impl<T: Real> Product<T> {
             from += deep;
             if from >= self.k {
                 return;
-            }
-        }
-    }
-}
-
-/// Cuts `cols` columns into panels: where each begins, its columns, and its vectors (a power of two up to `wide`).
-///
-/// A panel has as many whole vectors as are left; what is left after whole vectors takes one or two partly used ones.
-#[inline(always)]
-fn panels(cols: usize, lanes: usize, wide: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let left = cols - at;
-        let mut vectors = wide;
-        while vectors > 2 && vectors * lanes > left {
-            vectors /= 2;
-        }
-        if left <= lanes {
-            vectors = 1;
-        }
-        let (begin, cols) = (at, left.min(vectors * lanes));
-        at += cols;
-        (left > 0).then_some((begin, cols, vectors))
-    })
-}
-
-/// Copies `depth` rows of `cols` columns of `b` to rows of `width`, zeros after the columns.
-///
-/// # Safety
-///
-/// `b` has the rows and columns, and `to` room for `depth` rows.
-#[inline(always)]
-unsafe fn pack<T: Real>(to: *mut T, b: Matrix<T>, depth: usize, cols: usize, width: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if b.col == 1 && cols == width {
-            for row in 0..depth {
-                std::ptr::copy_nonoverlapping(b.place(row, 0), to.add(row * width), width);
-            }
-            return;
-        }
-        if cols < width {
-            to.write_bytes(0, depth * width);
-        }
-        // A run of a column at a time, so that a transposed `b` is read along its memory and written within few lines.
-        for row in (0..depth).step_by(16) {
-            let rows = 16.min(depth - row);
-            for col in 0..cols {
-                for r in row..row + rows {
-                    *to.add(r * width + col) = *b.place(r, col);
-                }
             }
         }
     }

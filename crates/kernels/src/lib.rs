@@ -1,5 +1,6 @@
 //! Array kernels that run on a [`threadteam::Exec`] token.
 
+mod attention;
 mod binary;
 mod bits;
 mod block;
@@ -14,6 +15,7 @@ mod loops;
 mod math;
 mod matmul;
 mod norm;
+mod panels;
 mod rates;
 mod real;
 mod reduce;
@@ -27,6 +29,7 @@ mod unary;
 mod walk;
 mod wide;
 
+pub use attention::attention;
 pub use binary::{binary, Arithmetic, Binary};
 pub use cast::{cast, Bool, Element};
 pub use compare::{compare, Compare};

@@ -7,7 +7,7 @@ use crate::Real;
 /// Elements in a block: four AVX2 vectors of `f32`, enough sums in flight to hide the latency of an addition.
 pub(crate) const LANES: usize = 32;
 /// Elements that are folded in `T` before the result is carried on in `f64`: keeps long sums accurate.
-const PIECE: usize = 1024;
+pub(crate) const PIECE: usize = 1024;
 
 /// A run of elements: an address and the stride between neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,22 @@ impl<T: Copy> Strip<T> {
     #[inline(always)]
     pub unsafe fn load(self, i: usize, count: usize, pad: T) -> [T; LANES] {
         // SAFETY: the caller's promise.
+        unsafe { self.read(i, count, pad) }
+    }
+
+    /// As [`load`](Self::load), a block of any length.
+    ///
+    /// # Safety
+    ///
+    /// The run has the elements.
+    #[inline(always)]
+    pub unsafe fn read<const N: usize>(self, i: usize, count: usize, pad: T) -> [T; N] {
+        // SAFETY: the caller's promise.
         unsafe {
-            if count == LANES && self.step == 1 {
-                return self.at.add(i).cast::<[T; LANES]>().read();
+            if count == N && self.step == 1 {
+                return self.at.add(i).cast::<[T; N]>().read();
             }
-            let mut block = [pad; LANES];
+            let mut block = [pad; N];
             if self.step == 1 {
                 std::ptr::copy_nonoverlapping(self.at.add(i), block.as_mut_ptr(), count);
             } else {
@@ -65,11 +76,11 @@ impl<T: Copy> Strip<T> {
     ///
     /// The run has the elements, and they are the caller's to write.
     #[inline(always)]
-    pub unsafe fn store(self, i: usize, count: usize, block: &[T; LANES]) {
+    pub unsafe fn store<const N: usize>(self, i: usize, count: usize, block: &[T; N]) {
         // SAFETY: the caller's promise.
         unsafe {
-            if count == LANES && self.step == 1 {
-                self.at.add(i).cast::<[T; LANES]>().write(*block);
+            if count == N && self.step == 1 {
+                self.at.add(i).cast::<[T; N]>().write(*block);
             } else if self.step == 1 {
                 std::ptr::copy_nonoverlapping(block.as_ptr(), self.at.add(i), count);
             } else {
@@ -83,11 +94,17 @@ impl<T: Copy> Strip<T> {
 
 /// Calls `body` with the place and the length of each block of a range; all but the last have the constant length.
 #[inline(always)]
-pub(crate) fn blocks(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
+pub(crate) fn blocks(range: Range<usize>, body: impl FnMut(usize, usize)) {
+    blocks_of::<LANES>(range, body);
+}
+
+/// As [`blocks`], with blocks of another length.
+#[inline(always)]
+pub(crate) fn blocks_of<const N: usize>(range: Range<usize>, mut body: impl FnMut(usize, usize)) {
     let mut at = range.start;
-    while at + LANES <= range.end {
-        body(at, LANES);
-        at += LANES;
+    while at + N <= range.end {
+        body(at, N);
+        at += N;
     }
     if at < range.end {
         body(at, range.end - at);

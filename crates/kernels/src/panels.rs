@@ -1,0 +1,222 @@
+//! Panels of columns: how the second operand of a product is cut and packed.
+
+use pulp::Simd;
+
+use crate::lanes::vectorized;
+use crate::tile::{Matrix, Panel, Start};
+use crate::Real;
+
+/// The depth of one pass: a panel of 256 rows of two AVX2 vectors is half of a 32 KiB first-level cache.
+pub(crate) const DEPTH: usize = 256;
+
+/// Below this many rows a matrix is read where it is, when its rows are runs in memory: a copy would cost more than it
+/// saves.
+pub(crate) const PACK_FROM: usize = 24;
+/// The bytes of a matrix that are read where they are in any case.
+const SMALL: usize = 32 << 10;
+
+/// Elements that packing copies at once: every panel of AVX2 but those of one vector of `f64` has a multiple of them.
+const BLOCK: usize = 8;
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line([u8; 64]);
+
+/// The vectors of a panel that suit the instruction set, for products of several rows.
+#[inline(always)]
+pub(crate) fn wide<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 {
+        4
+    } else {
+        2
+    }
+}
+
+/// Whether a matrix of rows that are runs in memory is read where it is as fast as packed, because it stays in the
+/// first-level cache.
+#[inline(always)]
+pub(crate) fn is_near<T>(row: isize, depth: usize, cols: usize) -> bool {
+    // Rows a multiple of a page apart fall on few lines of the cache.
+    depth * cols * size_of::<T>() <= SMALL && row * size_of::<T>() as isize % 4096 != 0
+}
+
+/// Makes room for `bytes` in `scratch` and returns where it begins.
+#[inline(always)]
+pub(crate) fn room<T>(scratch: &mut Vec<Line>, bytes: usize) -> *mut T {
+    if scratch.len() * 64 < bytes {
+        scratch.resize(bytes.div_ceil(64), Line([0; 64]));
+    }
+    scratch.as_mut_ptr().cast()
+}
+
+/// The second operand of products with several groups of rows: panels of its columns, in passes over its depth.
+#[derive(Debug)]
+pub(crate) struct Panels<T> {
+    /// The matrix itself where it can be read in place.
+    place: Option<Matrix<T>>,
+    packed: *mut T,
+    depth: usize,
+    cols: usize,
+    padded: usize,
+    pass: usize,
+}
+
+impl<T: Real> Panels<T> {
+    /// `depth` rows of `cols` columns of `b` for products of `rows` rows in all, packed into `scratch` if that pays.
+    ///
+    /// # Safety
+    ///
+    /// `b` has the rows and columns; `scratch` is left alone while the result is used.
+    #[inline(always)]
+    pub unsafe fn new<S: Simd>(scratch: &mut Vec<Line>, b: Matrix<T>, depth: usize, cols: usize, rows: usize) -> Self {
+        let (lanes, wide) = (T::lanes::<S>(), wide::<S>());
+        let padded = cols.next_multiple_of(wide * lanes);
+        let pass = depth.div_ceil(depth.div_ceil(DEPTH).max(1));
+        let mut packed = Panels { place: Some(b), packed: std::ptr::null_mut(), depth, cols, padded, pass };
+        if b.col == 1 && cols % lanes == 0 && (rows < PACK_FROM || is_near::<T>(b.row, depth, cols)) {
+            return packed;
+        }
+        packed.place = None;
+        packed.packed = room::<T>(scratch, padded * depth * size_of::<T>());
+        vectorized(
+            #[inline(always)]
+            || {
+                for (from, deep) in packed.passes() {
+                    for (col, cols, vectors) in panels(cols, lanes, wide) {
+                        let (to, _) = packed.panel(from, deep, col, vectors * lanes);
+                        // SAFETY: the scratch has room for every row of every panel.
+                        unsafe { pack(to, b.from(from, col), deep, cols, vectors * lanes) };
+                    }
+                }
+            },
+        );
+        packed
+    }
+
+    /// Where each pass begins and how deep it is; one at least.
+    #[inline(always)]
+    fn passes(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (depth, pass) = (self.depth, self.pass);
+        (0..depth.max(1)).step_by(pass.max(1)).map(move |from| (from, pass.min(depth - from)))
+    }
+
+    /// Where the panel of `width` columns from `col` on begins, and how far apart its rows are.
+    #[inline(always)]
+    fn panel(&self, from: usize, deep: usize, col: usize, width: usize) -> (*mut T, isize) {
+        match self.place {
+            Some(b) => (b.place(from, col), b.row),
+            None => (self.packed.wrapping_add(from * self.padded + col * deep), width as isize),
+        }
+    }
+
+    /// `y = start + alpha * a @ self` for `rows` rows.
+    ///
+    /// # Safety
+    ///
+    /// The operands have the rows, and nothing else touches those of `y`.
+    #[inline(always)]
+    pub unsafe fn multiply<S: Simd>(
+        &self,
+        simd: S,
+        rows: usize,
+        alpha: T,
+        a: Matrix<T>,
+        start: Start<T>,
+        y: Matrix<T>,
+    ) {
+        let (lanes, wide) = (T::lanes::<S>(), wide::<S>());
+        for (from, deep) in self.passes() {
+            for (col, cols, vectors) in panels(self.cols, lanes, wide) {
+                let start = match start {
+                    _ if from > 0 => Start::Output,
+                    Start::Bias(beta, bias) => Start::Bias(beta, bias.from(0, col)),
+                    other => other,
+                };
+                let (a, y) = (a.from(0, from), y.from(0, col));
+                let (b, b_row) = self.panel(from, deep, col, vectors * lanes);
+                let b = b.cast_const();
+                macro_rules! panel {
+                    ($vectors:literal) => {
+                        simd.vectorize(Panel::<T, $vectors> { rows, cols, depth: deep, alpha, a, b, b_row, start, y })
+                    };
+                }
+                match vectors {
+                    1 => panel!(1),
+                    2 => panel!(2),
+                    _ => panel!(4),
+                }
+            }
+        }
+    }
+}
+
+/// Cuts `cols` columns into panels: where each begins, its columns, and its vectors (a power of two up to `wide`).
+///
+/// A panel has as many whole vectors as are left; what is left after whole vectors takes one or two partly used ones.
+#[inline(always)]
+pub(crate) fn panels(cols: usize, lanes: usize, wide: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = cols - at;
+        let mut vectors = wide;
+        while vectors > 2 && vectors * lanes > left {
+            vectors /= 2;
+        }
+        if left <= lanes {
+            vectors = 1;
+        }
+        let (begin, cols) = (at, left.min(vectors * lanes));
+        at += cols;
+        (left > 0).then_some((begin, cols, vectors))
+    })
+}
+
+/// Copies `depth` rows of `cols` columns of `b` to rows of `width`, zeros after the columns.
+///
+/// # Safety
+///
+/// `b` has the rows and columns, and `to` room for `depth` rows.
+#[inline(always)]
+pub(crate) unsafe fn pack<T: Real>(to: *mut T, b: Matrix<T>, depth: usize, cols: usize, width: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if b.col == 1 && cols == width {
+            for row in 0..depth {
+                copy(b.place(row, 0), to.add(row * width), width);
+            }
+            return;
+        }
+        if cols < width {
+            to.write_bytes(0, depth * width);
+        }
+        // A run of a column at a time, so that a transposed `b` is read along its memory and written within few lines.
+        for row in (0..depth).step_by(16) {
+            let rows = 16.min(depth - row);
+            for col in 0..cols {
+                for r in row..row + rows {
+                    *to.add(r * width + col) = *b.place(r, col);
+                }
+            }
+        }
+    }
+}
+
+/// Copies a short run by whole blocks: a copy whose length is known only at run time is a call each.
+///
+/// # Safety
+///
+/// Both runs have `len` elements, and they are apart.
+#[inline(always)]
+unsafe fn copy<T: Copy>(from: *const T, to: *mut T, len: usize) {
+    let whole = len - len % BLOCK;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for at in (0..whole).step_by(BLOCK) {
+            to.add(at).cast::<[T; BLOCK]>().write(from.add(at).cast::<[T; BLOCK]>().read());
+        }
+        for at in whole..len {
+            *to.add(at) = *from.add(at);
+        }
+    }
+}
