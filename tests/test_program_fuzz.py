@@ -109,6 +109,7 @@ def step_rows(draw: st.DrawFn, ids: list[int], targets: list[int], wild: bool) -
             "reduce": (1, {"op": "sum", "axes": draw(st.lists(st.integers(0, 8), max_size=3))}),
             "gather": (2, {"axis": axis}),
             "matmul": (3, {"alpha": 1.0, "beta": 1.0}),
+            "attention": (4, {"alpha": 0.5, "beta": 1.0}),
             "python": (2, {"call": lambda *arrays: arrays[:1]}),
         }
     kind = draw(st.sampled_from([*kinds, "copy", "unary", "binary"]))

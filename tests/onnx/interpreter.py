@@ -142,6 +142,12 @@ def flat(array):
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
+def softmax(x, axis, log=False):
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    total = np.sum(np.exp(shifted), axis=axis, keepdims=True)
+    return shifted - np.log(total) if log else np.exp(shifted) / total
+
+
 def evaluate(kind, ins, attrs, shapes):
     if kind == "python":
         return attrs["call"](*ins)
@@ -150,9 +156,10 @@ def evaluate(kind, ins, attrs, shapes):
         y = attrs["alpha"] * (x @ ins[1])
         return [(y if len(ins) < 3 or ins[2] is None else y + attrs["beta"] * ins[2]).astype(x.dtype)]
     if kind == "softmax":
-        shifted = x - np.max(x, axis=attrs["axis"], keepdims=True)
-        total = np.sum(np.exp(shifted), axis=attrs["axis"], keepdims=True)
-        return [shifted - np.log(total) if attrs["log"] else np.exp(shifted) / total]
+        return [softmax(x, attrs["axis"], attrs["log"])]
+    if kind == "attention":
+        [weights] = evaluate("matmul", [x, ins[1], *ins[3:]], attrs, None)
+        return [softmax(weights, -1) @ ins[2]]
     if kind == "layer_norm":
         axes = tuple(range(attrs["axis"], x.ndim))
         mean = x.mean(axes, keepdims=True)

@@ -130,6 +130,93 @@ def test_a_product_that_others_read_keeps_its_own_result(random):
     matches_reference(model, {"x": random.standard_normal((3, 4)).astype(np.float32)})
 
 
+ATTENTION = [
+    helper.make_node("MatMul", ["q", "k"], ["s"]),
+    helper.make_node("Mul", ["s", "c"], ["t"]),
+    helper.make_node("Add", ["t", "mask"], ["u"]),
+    helper.make_node("Softmax", ["u"], ["w"], axis=-1),
+    helper.make_node("MatMul", ["w", "v"], ["y"]),
+]
+ATTENTION_SHAPES = {"q": (2, 3, 9, 4), "k": (2, 3, 4, 11), "v": (2, 3, 11, 5), "mask": (2, 1, 1, 11)}
+
+
+def attention_model(nodes=ATTENTION, shapes=ATTENTION_SHAPES, outputs=("y",)):
+    inputs = {name: ("f4", shape) for name, shape in shapes.items()}
+    return build(nodes, inputs, dict.fromkeys(outputs, ("f4", None)), {"c": np.float32(0.5)})
+
+
+def attention_feeds(random, shapes=ATTENTION_SHAPES):
+    return {name: random.standard_normal(shape).astype("f4") for name, shape in shapes.items()}
+
+
+def test_attention_is_one_step_and_right(random):
+    model = attention_model()
+    assert kinds(model) == ["attention"]
+    matches_reference(model, attention_feeds(random))
+
+
+def test_attention_without_a_mask_is_one_step_and_right(random):
+    nodes = [ATTENTION[0], helper.make_node("Softmax", ["s"], ["w"], axis=-1), ATTENTION[4]]
+    shapes = {name: ATTENTION_SHAPES[name] for name in "qkv"}
+    model = attention_model(nodes, shapes)
+    assert kinds(model) == ["attention"]
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+def test_attention_in_one_step_names_all_of_its_nodes_and_their_work():
+    fused = tt_onnx.InferenceSession(attention_model()).plan().steps
+    apart = tt_onnx.InferenceSession(attention_model(outputs=("y", "u", "w"))).plan().steps
+    assert [step.node for step in fused] == [" + ".join(step.node for step in apart) + " (Attention)"]
+    assert fused[0].flops == sum(step.flops for step in apart)
+
+
+@pytest.mark.parametrize("watched", ["u", "w"])
+def test_attention_whose_scores_or_weights_are_wanted_stays_three_steps(watched, random):
+    model = attention_model(outputs=("y", watched))
+    assert kinds(model) == ["matmul", "softmax", "matmul"]
+    matches_reference(model, attention_feeds(random))
+
+
+def test_attention_whose_weights_are_read_twice_stays_three_steps(random):
+    nodes = [*ATTENTION[:4], helper.make_node("MatMul", ["w", "v"], ["z"])]
+    nodes += [helper.make_node("ReduceSum", ["w", "last"], ["r"]), helper.make_node("Add", ["z", "r"], ["y"])]
+    inputs = {name: ("f4", shape) for name, shape in ATTENTION_SHAPES.items()}
+    constants = {"c": np.float32(0.5), "last": np.array([-1], np.int64)}
+    model = build(nodes, inputs, {"y": ("f4", None)}, constants)
+    assert "attention" not in kinds(model)
+    matches_reference(model, attention_feeds(random))
+
+
+@pytest.mark.parametrize(("op", "axis"), [("Softmax", -2), ("LogSoftmax", -1)])
+def test_other_functions_of_the_scores_are_no_attention(op, axis, random):
+    nodes = [*ATTENTION[:3], helper.make_node(op, ["u"], ["w"], axis=axis), ATTENTION[4]]
+    model = attention_model(nodes)
+    assert kinds(model) == ["matmul", "softmax", "matmul"]
+    matches_reference(model, attention_feeds(random))
+
+
+def test_weights_that_a_larger_batch_of_values_shares_are_made_once(random):
+    shapes = {"q": (1, 9, 4), "k": (1, 4, 11), "v": (6, 11, 5), "mask": (1, 1, 11)}
+    model = attention_model(shapes=shapes)
+    assert kinds(model) == ["matmul", "softmax", "matmul"]
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+def test_values_that_the_batch_of_weights_shares_are_one_larger_product(random):
+    shapes = {"q": (6, 9, 4), "k": (6, 4, 11), "v": (1, 11, 5), "mask": (11,)}
+    model = attention_model(shapes=shapes)
+    assert kinds(model) == ["matmul", "softmax", "matmul"]
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_attention_of_few_rows_stays_three_steps(rows, random):
+    shapes = {"q": (3, rows, 4), "k": (3, 4, 11), "v": (3, 11, 5), "mask": (11,)}
+    model = attention_model(shapes=shapes)
+    assert "attention" not in kinds(model)
+    matches_reference(model, attention_feeds(random, shapes))
+
+
 def test_gelu_spelled_out_with_tanh_is_one_step(random):
     nodes = [
         helper.make_node("Mul", ["c", "x"], ["a"]),

@@ -3,7 +3,7 @@
 use crate::description::{Operation, StepSpec};
 use crate::dtype::Dtype;
 use crate::element::{Arithmetic, Float, Index, Number};
-use crate::step::{Id, LayerNorm, Step};
+use crate::step::{Attention, Id, LayerNorm, Step};
 use crate::value::Value;
 
 /// Checks the operands of a step by themselves and returns the kernel call it stands for.
@@ -41,6 +41,7 @@ impl Operands<'_> {
     fn resolve(&self, operation: &Operation) -> Result<Step, String> {
         match *operation {
             Operation::Matmul { alpha, beta } => self.matmul(alpha, beta),
+            Operation::Attention { alpha, beta } => self.attention(alpha, beta),
             Operation::Softmax { axis, log } => {
                 let (x, y) = self.one_to_one()?;
                 self.axis(axis, x)?;
@@ -122,6 +123,33 @@ impl Operands<'_> {
         bias.map_or(Ok(()), |bias| self.shape(bias, product))?;
         let float = self.float(&[Some(a), Some(b), bias, Some(y)].into_iter().flatten().collect::<Vec<_>>())?;
         Ok(Step::Matmul { float, alpha, beta, a, b, bias, y })
+    }
+
+    fn attention(&self, alpha: f64, beta: f64) -> Result<Step, String> {
+        self.counts(3..=4, 1..=1)?;
+        let (a, b, d) = (self.input(0)?, self.input(1)?, self.input(2)?);
+        let (bias, y) = (self.optional_input(3), self.output(0)?);
+        let [left, right, values, result] = [a, b, d, y].map(|id| self.values[id].dims());
+        let rank = result.len();
+        let fits = rank >= 2 && [left, right, values].iter().all(|dims| dims.len() == rank) && {
+            let lead = rank - 2;
+            [left, right, values].iter().all(|dims| dims[..lead] == result[..lead])
+                && left[lead] == result[lead]
+                && left[lead + 1] == right[lead]
+                && right[lead + 1] == values[lead]
+                && values[lead + 1] == result[lead + 1]
+        };
+        if !fits {
+            return Err(format!(
+                "takes [batch.., m, k], [batch.., k, n] and [batch.., n, p] to [batch.., m, p], but the shapes are {left:?}, \
+                 {right:?}, {values:?} and {result:?}"
+            ));
+        }
+        let weights = [&left[..rank - 1], &right[rank - 1..]].concat();
+        bias.map_or(Ok(()), |bias| self.shape(bias, &weights))?;
+        let all = [Some(a), Some(b), Some(d), bias, Some(y)];
+        let float = self.float(&all.into_iter().flatten().collect::<Vec<_>>())?;
+        Ok(Step::Attention(Box::new(Attention { float, alpha, beta, a, b, d, bias, y })))
     }
 
     fn layer_norm(&self, axis: usize, epsilon: f64) -> Result<Step, String> {

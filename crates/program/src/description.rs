@@ -66,6 +66,13 @@ pub enum Operation {
         /// Factor of the bias.
         beta: f64,
     },
+    /// `a, b, d, [bias] -> y`: `softmax(alpha * a @ b + beta * bias) @ d`, the softmax over the last axis.
+    Attention {
+        /// Factor of the first product.
+        alpha: f64,
+        /// Factor of the bias.
+        beta: f64,
+    },
     /// `x -> y`.
     Softmax {
         /// The axis whose elements add up to one.
@@ -113,6 +120,7 @@ impl Operation {
     pub fn kind(&self) -> &'static str {
         match self {
             Operation::Matmul { .. } => "matmul",
+            Operation::Attention { .. } => "attention",
             Operation::Softmax { .. } => "softmax",
             Operation::LayerNorm { .. } => "layer_norm",
             Operation::Reduce { .. } => "reduce",

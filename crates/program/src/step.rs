@@ -83,6 +83,7 @@ pub(crate) enum Step {
         bias: Option<Id>,
         y: Id,
     },
+    Attention(Box<Attention>),
     Softmax {
         float: Float,
         axis: usize,
@@ -152,6 +153,18 @@ pub(crate) enum Step {
 }
 
 #[derive(Clone, Debug)]
+pub(crate) struct Attention {
+    pub(crate) float: Float,
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    pub(crate) a: Id,
+    pub(crate) b: Id,
+    pub(crate) d: Id,
+    pub(crate) bias: Option<Id>,
+    pub(crate) y: Id,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct LayerNorm {
     pub(crate) float: Float,
     pub(crate) axis: usize,
@@ -182,6 +195,12 @@ impl Step {
                     let bias = bias.map(|bias| memory.view::<T>(bias));
                     let (a, b, mut y) = (memory.view(a), memory.view(b), memory.view_mut(y));
                     kernels::matmul::<T>(exec, alpha as T, &a, &b, beta as T, bias.as_ref(), &mut y);
+                }),
+                Step::Attention(ref step) => with_float!(step.float, T => {
+                    let bias = step.bias.map(|bias| memory.view::<T>(bias));
+                    let (a, b, d) = (memory.view(step.a), memory.view(step.b), memory.view(step.d));
+                    let (alpha, beta, mut y) = (step.alpha as T, step.beta as T, memory.view_mut(step.y));
+                    kernels::attention::<T>(exec, alpha, &a, &b, beta, bias.as_ref(), &d, &mut y);
                 }),
                 Step::Softmax { float, axis, log, x, y } => with_float!(float, T => {
                     kernels::softmax::<T>(exec, &memory.view(x), axis, log, &mut memory.view_mut(y));

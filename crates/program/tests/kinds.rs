@@ -48,6 +48,21 @@ fn matmul_reads_a_transposed_view_without_a_bias() {
 }
 
 #[test]
+fn attention_is_two_products_around_a_softmax() {
+    let mut b = Builder::default();
+    let left = b.input(Dtype::Float32, &[2, 1]);
+    let right = b.constant(vec![1f32, 3.0], &[1, 2]);
+    let values = b.constant(vec![10f32, 20.0], &[2, 1]);
+    b.constant(vec![0f32, 1.0], &[2]);
+    let bias = b.value(Space::Constant(2), 0, Dtype::Float32, &[2, 2], &[0, 1]);
+    let y = b.output(Dtype::Float32, &[2, 1]);
+    b.step(Operation::Attention { alpha: 0.5, beta: -1.0 }, &[left, right, values, bias], &[y]);
+    // The weights are softmax([0.5, 1.5 - 1]) and softmax([0, -1]).
+    let low = (-1f32).exp() / (1.0 + (-1f32).exp());
+    assert_close(&run(b, &[&[1f32, 0.0]], 2), &[15.0, 10.0 + 10.0 * low]);
+}
+
+#[test]
 fn softmax_adds_up_to_one_along_its_axis() {
     let mut b = Builder::default();
     let x = b.input(Dtype::Float32, &[2, 2]);

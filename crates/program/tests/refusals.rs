@@ -111,6 +111,30 @@ fn types_that_a_kernel_does_not_take() {
 }
 
 #[test]
+fn attention_of_operands_that_do_not_fit() {
+    let attention = Operation::Attention { alpha: 1.0, beta: 1.0 };
+    let mut b = pair(&[4, 4]);
+    b.step(attention.clone(), &[0, 0], &[1]);
+    assert_eq!(refusal(b), "step 0 (node0) has 2 inputs, but attention takes 3 to 4");
+
+    let mut b = Builder::default();
+    let (left, right) = (b.input(Dtype::Float32, &[4, 2]), b.input(Dtype::Float32, &[2, 5]));
+    let (values, y) = (b.input(Dtype::Float32, &[4, 3]), b.output(Dtype::Float32, &[4, 3]));
+    b.step(attention.clone(), &[left, right, values], &[y]);
+    assert_eq!(
+        refusal(b),
+        "step 0 (node0) takes [batch.., m, k], [batch.., k, n] and [batch.., n, p] to [batch.., m, p], but the shapes are \
+         [4, 2], [2, 5], [4, 3] and [4, 3]"
+    );
+
+    let mut b = Builder::default();
+    let x = b.input(Dtype::Float32, &[3, 3]);
+    let (bias, y) = (b.input(Dtype::Float32, &[3]), b.output(Dtype::Float32, &[3, 3]));
+    b.step(attention, &[x, x, x, bias], &[y]);
+    assert_eq!(refusal(b), "step 0 (node0) needs value 1 to have the shape [3, 3], not [3]");
+}
+
+#[test]
 fn shapes_that_do_not_fit() {
     let mut b = Builder::default();
     let (x, y) = (b.input(Dtype::Float32, &[4]), b.output(Dtype::Float32, &[3]));

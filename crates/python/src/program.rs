@@ -74,8 +74,8 @@ impl PyCancelFlag {
 /// inputs, outputs : sequence of (name, dtype, shape)
 ///     What a run takes and gives, C-contiguous.
 /// steps : sequence of (kind, ins, outs, attrs, label)
-///     ``"matmul"`` {alpha, beta}, ``"softmax"`` {axis, log}, ``"layer_norm"`` {axis, epsilon}, ``"reduce"`` {op, axes},
-///     ``"unary"`` {op, params}, ``"binary"`` {op}, ``"compare"`` {op}, ``"select"``, ``"copy"``, ``"cast"``,
+///     ``"matmul"`` {alpha, beta}, ``"attention"`` {alpha, beta}, ``"softmax"`` {axis, log}, ``"layer_norm"`` {axis,
+///     epsilon}, ``"reduce"`` {op, axes}, ``"unary"`` {op, params}, ``"binary"`` {op}, ``"compare"`` {op}, ``"select"``, ``"copy"``, ``"cast"``,
 ///     ``"gather"`` {axis}, ``"python"`` {call}. `ins` and `outs` are value numbers; -1 is an absent optional operand.
 /// arena_bytes : int
 ///     Scratch memory of one run in flight.

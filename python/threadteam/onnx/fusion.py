@@ -1,4 +1,4 @@
-"""Patterns of steps that fewer kernels compute: a product and its bias, spelled-out Gelu, one-hot products."""
+"""Patterns of steps that fewer kernels compute: products with a bias, attention, spelled-out Gelu, one-hot products."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import numpy as np
 from .values import Array, Buffer, Step, Tensor
 
 __all__ = ["drop_unused", "fuse"]
+
+_FEW_ROWS = 8
+_DEEP = 128
 
 
 def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
@@ -25,6 +28,7 @@ def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
     steps = drop_unused(steps, results)
     steps = fuse_gelu(steps, results)
     steps = fuse_product(steps, results)
+    steps = fuse_attention(steps, results)
     return fuse_lookup(steps, results)
 
 
@@ -107,6 +111,56 @@ def joined(product: Step, step: Step, other: Tensor) -> Step | None:
         attrs["alpha"] = attrs["alpha"] * factor
         attrs["beta"] = attrs["beta"] * factor if ins[2] is not None else attrs["beta"]
     return Step("matmul", ins, [result], attrs, product.label, product.flops + step.flops)
+
+
+def fuse_attention(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
+    """Let one kernel compute a product, the softmax of its rows and the product of that, where that is faster."""
+    uses = Uses(steps, results)
+    gone: set[int] = set()
+    for number, step in enumerate(steps):
+        if step.kind != "matmul" or step.ins[2] is not None or step.attrs["alpha"] != 1.0:
+            continue
+        softmax = only_maker(step.ins[0], number, uses)
+        if softmax is None or steps[softmax].kind != "softmax" or steps[softmax].attrs["log"]:
+            continue
+        weights = steps[softmax].outs[0]
+        product = only_maker(steps[softmax].ins[0], softmax, uses)
+        if product is None or steps[product].kind != "matmul" or steps[softmax].attrs["axis"] != weights.rank - 1:
+            continue
+        a, b, bias = steps[product].ins
+        values = step.ins[1]
+        assert a is not None
+        assert b is not None
+        assert values is not None
+        # A batch that the second product only broadcasts over has fewer softmaxes than results.
+        if step.ins[0] != weights or weights.shape[:-1] != step.outs[0].shape[:-1] or not gains(a, weights, values):
+            continue
+        attrs = {name: steps[product].attrs[name] for name in ("alpha", "beta")}
+        parts = (steps[product], steps[softmax], step)
+        # As a node's label: its name and what it does.
+        label = " + ".join(part.label.partition(" (")[0] for part in parts) + " (Attention)"
+        flops = sum(part.flops for part in parts)
+        steps[number] = Step("attention", [a, b, values, bias], list(step.outs), attrs, label, flops)
+        gone |= {product, softmax}
+    return [step for number, step in enumerate(steps) if number not in gone]
+
+
+def only_maker(tensor: Tensor | None, reader: int, uses: Uses) -> int | None:
+    """The step that writes a tensor which only `reader` reads."""
+    if tensor is None or uses.readers[tensor.buffer] != [reader] or tensor.buffer in uses.results:
+        return None
+    return uses.maker(tensor)
+
+
+def gains(a: Tensor, weights: Tensor, values: Tensor) -> bool:
+    """Whether attention is faster in one kernel: the weights are much of the memory that its steps would go through.
+
+    Measured on one AVX2 core (``crates/kernels/examples/attention_rates.rs``): 0.85 to 1 of the time of three steps for
+    batches and for weights larger than the operands, more with one row, where nothing is used twice.
+    """
+    rows, columns = weights.shape[-2:]
+    depth = max(a.shape[-1], values.shape[-1])
+    return rows >= _FEW_ROWS and depth <= _DEEP and (weights.size > rows * columns or columns > depth)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ pub(super) fn step(
 fn operation(attributes: &mut Attributes<'_, '_>, calls: &mut Vec<Arc<PythonCall>>) -> PyResult<Operation> {
     Ok(match attributes.kind {
         "matmul" => Operation::Matmul { alpha: attributes.take("alpha")?, beta: attributes.take("beta")? },
+        "attention" => Operation::Attention { alpha: attributes.take("alpha")?, beta: attributes.take("beta")? },
         "softmax" => Operation::Softmax { axis: attributes.take("axis")?, log: attributes.take("log")? },
         "layer_norm" => Operation::LayerNorm { axis: attributes.take("axis")?, epsilon: attributes.take("epsilon")? },
         "reduce" => Operation::Reduce { op: attributes.op(reduction)?, axes: attributes.take("axes")? },
