@@ -162,7 +162,7 @@ impl<T: Real> WithSimd for Rows<T> {
 impl<T: Real> Head<T> {
     #[inline(always)]
     fn rows<S: Simd, const FUSED: bool>(&self, simd: S, rows: Range<usize>, scratch: &mut Scratch) {
-        // SAFETY, here and below: the extents were checked against the views, and the rows of `y` are this call's alone.
+        // SAFETY: here and below, the extents were checked against the views, and the rows of `y` are this call's alone.
         let b = unsafe { Panels::new::<S>(&mut scratch.b, self.b, self.k, self.n, rows.len()) };
         // SAFETY: as above.
         let d = unsafe { Panels::new::<S>(&mut scratch.d, self.d, self.n, self.p, rows.len()) };
@@ -247,7 +247,7 @@ fn divide<T: Real>(y: Strip<T>, len: usize, factor: T) -> bool {
             for (value, rest) in block.iter_mut().zip(&mut rests) {
                 *value *= factor;
                 // Zero for a number, NaN for infinity and NaN.
-                *rest += *value - *value;
+                *rest += T::ZERO * *value;
             }
             y.store(at, count, &block);
         },

@@ -74,7 +74,7 @@ impl<T: Real> Panels<T> {
         let padded = cols.next_multiple_of(wide * lanes);
         let pass = depth.div_ceil(depth.div_ceil(DEPTH).max(1));
         let mut packed = Panels { place: Some(b), packed: std::ptr::null_mut(), depth, cols, padded, pass };
-        if b.col == 1 && cols % lanes == 0 && (rows < PACK_FROM || is_near::<T>(b.row, depth, cols)) {
+        if b.col == 1 && cols.is_multiple_of(lanes) && (rows < PACK_FROM || is_near::<T>(b.row, depth, cols)) {
             return packed;
         }
         packed.place = None;
