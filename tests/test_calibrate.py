@@ -129,12 +129,33 @@ def test_a_disturbed_pass_is_repeated_and_does_not_count() -> None:
     assert {(cell.cost, cell.samples) for cell in found.cells} == {(6e-7, 8)}
 
 
+class Clock:
+    """Seconds that pass with each sample."""
+
+    def __init__(self, each: float) -> None:
+        self.now, self.each = 0.0, each
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sample(self, kind: tt.DispatchKind, width: int) -> float:
+        self.now += self.each
+        return random.Random(self.now).choice([5e-7, 5e-6])
+
+
 def test_no_pass_begins_when_the_time_is_over() -> None:
     lines: list[str] = []
-    seconds = iter([0.0, 10.0, 26.0])
-    with pytest.raises(tt.CalibrationError, match="of 2 passes"):
-        calibrate(host=HOST, sample=two_modes(), rounds=8, on_round=lines.append, clock=lambda: next(seconds))
+    clock = Clock(13 / 64)  # two passes of 64 samples are over after 26 s
+    with pytest.raises(tt.CalibrationError, match="of 2 passes vary"):
+        calibrate(host=HOST, sample=clock.sample, rounds=8, on_round=lines.append, clock=clock)
     assert len(lines) == 16
+
+
+def test_a_pass_that_does_not_end_is_given_up() -> None:
+    clock = Clock(5.0)  # members that are had after five seconds, each time
+    with pytest.raises(tt.CalibrationError, match=r"of 1 pass varies .* round 2 of 300 was not over after 50 s"):
+        calibrate(host=HOST, sample=clock.sample, clock=clock)
+    assert clock.now == 55
 
 
 def test_a_sample_in_which_the_caller_was_left_alone_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,20 +185,26 @@ def test_the_runtime_itself_can_be_sampled() -> None:
 
 #: A machine of four CPUs whose sections cost what the environment says, for the command in a process of its own.
 COMMAND = """
-import itertools, os, sys
+import itertools, os, signal, sys
 import threadteam.calibrate, threadteam.calibrated
 from threadteam.cli import run
 turn = itertools.count()
 def sample(kind, width):
-    return float(os.environ["COSTS"].split(",")[next(turn) // 8 % len(os.environ["COSTS"].split(","))])
+    number, costs = next(turn), os.environ["COSTS"].split(",")
+    if os.environ["INTERRUPT"] == str(number):
+        os.kill(os.getpid(), signal.SIGINT)
+    return float(costs[number // 8 % len(costs)])
 threadteam.calibrate._sampler = lambda width: sample
-threadteam.calibrated.detected_width = lambda: 4
+threadteam.calibrated.detected_width = lambda: int(os.environ["CPUS"])
 sys.exit(run(sys.argv[1:]))
 """
 
 
-def command(*arguments: str, cache: Path, costs: str = "5e-7") -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "XDG_CACHE_HOME": str(cache), "COSTS": costs}
+def command(
+    *arguments: str, cache: Path, costs: str = "5e-7", cpus: int = 4, interrupt: int = -1
+) -> subprocess.CompletedProcess[str]:
+    given = {"XDG_CACHE_HOME": str(cache), "COSTS": costs, "CPUS": str(cpus), "INTERRUPT": str(interrupt)}
+    environ = {**os.environ, **given}
     line = [sys.executable, "-c", COMMAND, *arguments]
     return subprocess.run(line, capture_output=True, text=True, env=environ, timeout=120)
 
@@ -223,6 +250,28 @@ class TestTheCommand:
         assert done.stderr.startswith("threadteam: error: the measurements of 6 passes vary too much to be kept")
         assert len(done.stderr.splitlines()) == 1
         assert (list((tmp_path / "threadteam").iterdir()), file.read_text()) == ([file], before)
+
+    def test_an_interrupt_is_one_line_and_a_status_and_writes_nothing(self, tmp_path: Path) -> None:
+        done = command("calibrate", cache=tmp_path, interrupt=100)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "threadteam: error: interrupted\n")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_cpu_is_one_line_and_a_status(self, tmp_path: Path) -> None:
+        done = command("calibrate", cache=tmp_path, cpus=1)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            "threadteam: error: this process may use one CPU only: there is no section to measure on it\n"
+        )
+
+    @pytest.mark.parametrize("cost", ["nan", "inf", "-inf", "1e300", "-1e300", "2.0"])
+    def test_figures_that_no_section_costs_are_never_kept(self, tmp_path: Path, cost: str) -> None:
+        done = command("calibrate", cache=tmp_path, costs=cost)
+        assert done.returncode == 1, done.stdout
+        assert "vary too much to be kept: a section of 2 participants (team) cost " in done.stderr
+        assert "in the median, which none does" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert len(done.stderr) < 400
+        assert list(tmp_path.iterdir()) == []
 
     def test_its_json_stands_alone(self, tmp_path: Path) -> None:
         found = json.loads(command("calibrate", "--json", cache=tmp_path).stdout)

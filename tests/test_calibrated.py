@@ -45,6 +45,15 @@ def test_a_write_that_fails_keeps_the_old_row(tmp_path: Path, monkeypatch: pytes
     assert kept(tmp_path, HOST).costs == COSTS
 
 
+@pytest.mark.parametrize("cost", [0.0, 0.02, 1e9])
+def test_a_row_that_would_not_be_believed_is_not_kept(tmp_path: Path, cost: float) -> None:
+    with pytest.raises(
+        ValueError, match=r"costs more than nothing and 10\.0 ms at most, got"
+    ):
+        store(tt.DispatchCosts(*[tt.WidthCosts.flat(cost)] * 3), HOST, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_machine_of_the_same_home_finds_nothing(tmp_path: Path) -> None:
     store(COSTS, HOST, tmp_path)
     other = Host(HOST.host_class, "Another model", HOST.width, HOST.version)
@@ -89,7 +98,7 @@ ROWS = {"team": [[2, 1e-6]], "in_pool": [[2, 1e-6]], "outside": [[2, 1e-6]]}
         {**ROWS, "team": [[2, 1e-6], [2, 1e-6]]},
         {**ROWS, "team": [[2, -1e-6]]},
         {**ROWS, "team": [[2, 0]]},
-        {**ROWS, "team": [[2, 2.0]]},
+        {**ROWS, "team": [[2, 0.02]]},
         {**ROWS, "team": [[2, float("nan")]]},
         {**ROWS, "team": [[2, float("inf")]]},
         {**ROWS, "team": [[2, 10**400]]},

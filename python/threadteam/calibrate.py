@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from threadteam._native import DispatchCosts, DispatchKind, Sampler, WidthCosts
-from threadteam.calibrated import KINDS, Host
+from threadteam.calibrated import KINDS, MOST_COST, Host
 from threadteam.errors import CalibrationError
 from threadteam.units import duration
 
@@ -23,6 +24,9 @@ PASSES = 6
 
 PATIENCE = 25.0
 """Seconds after which no other pass begins. One takes a second on two CPUs and some fifteen on a hundred."""
+
+LONGEST = 50.0
+"""Seconds after which a pass that has begun is given up: the machine is so loaded that its figures would be."""
 
 SECTIONS = 100
 """Sections of one sample: half a millisecond, far above the clock's steps, far below a neighbour's time slice."""
@@ -135,7 +139,7 @@ def calibrate(
     on_round : callable, optional
         Called with a line of text before each turn.
     clock : callable, optional
-        Seconds that pass: no pass begins after `PATIENCE`.
+        Seconds that pass: no pass begins after `PATIENCE`, none goes on after `LONGEST`.
 
     Returns
     -------
@@ -166,22 +170,23 @@ def calibrate(
     since = clock()
     for number in range(1, PASSES + 1):
         taken: dict[tuple[str, int], list[float]] = {cell: [] for cell in cells}
-        for turn in range(rounds):
-            on_round(f"pass {number} of at most {PASSES}, round {turn + 1} of {rounds}")
-            for cell in cells:
-                try:
-                    taken[cell].append(take(KINDS[cell[0]], cell[1]))
-                except MembersAway:
-                    continue
         try:
+            for turn in range(rounds):
+                on_round(f"pass {number} of at most {PASSES}, round {turn + 1} of {rounds}")
+                for cell in cells:
+                    if clock() - since > LONGEST:
+                        raise _Disturbed(f"round {turn + 1} of {rounds} was not over after {LONGEST:.0f} s")
+                    with suppress(MembersAway):
+                        taken[cell].append(take(KINDS[cell[0]], cell[1]))
             return Calibration(host, tuple(_judged(*cell, taken[cell], rounds) for cell in cells))
         except _Disturbed as disturbed:
             reason = str(disturbed)
         if clock() - since > PATIENCE:
             break
+    passes = "1 pass varies" if number == 1 else f"{number} passes vary"
     raise CalibrationError(
-        f"the measurements of {number} passes vary too much to be kept: {reason}. Stop other programs, plug in the "
-        "power supply, and run `threadteam calibrate` again; the costs of this machine's class are used meanwhile"
+        f"the measurements of {passes} too much to be kept: {reason}. Stop other programs, plug in the power "
+        "supply, and run `threadteam calibrate` again; the costs of this machine's class are used meanwhile"
     )
 
 
@@ -210,6 +215,8 @@ def _judged(kind: str, width: int, samples: Sequence[float], rounds: int) -> Cel
     if len(samples) < rounds * (1 - MOST_MISSING):
         raise _Disturbed(f"{what} found its members away in {rounds - len(samples)} of {rounds} rounds")
     low, cost, high = statistics.quantiles(samples, n=4)
+    if not -LEAST_COST <= cost <= MOST_COST:
+        raise _Disturbed(f"{what} cost {duration(cost)} in the median, which none does")
     halves = [statistics.median(half) for half in (samples[: len(samples) // 2], samples[len(samples) // 2 :])]
     scale = max(cost, LEAST_COST)
     spread, drift = (high - low) / scale, abs(halves[0] - halves[1]) / scale

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import re
@@ -24,8 +23,9 @@ from typing import Any
 from threadteam._files import read_text
 from threadteam._native import DispatchCosts, DispatchKind, HostClass, WidthCosts
 from threadteam.cpus import detected_width
+from threadteam.units import duration
 
-__all__ = ["KINDS", "Host", "Kept", "cache_directory", "cpu_model", "forget", "host_row", "kept", "store"]
+__all__ = ["KINDS", "MOST_COST", "Host", "Kept", "cache_directory", "cpu_model", "forget", "host_row", "kept", "store"]
 
 KINDS: Mapping[str, DispatchKind] = {
     "team": DispatchKind.TEAM,
@@ -33,6 +33,9 @@ KINDS: Mapping[str, DispatchKind] = {
     "outside": DispatchKind.OUTSIDE,
 }
 """The kinds of dispatch by the names that the file gives them."""
+
+MOST_COST = 0.01
+"""Seconds, for a row to be believed. Putting a thread to sleep and waking it costs a hundredth of that."""
 
 _FORMAT = 1
 #: A row of three kinds with twelve widths each takes about 2 KB.
@@ -182,6 +185,8 @@ def store(costs: DispatchCosts, host: Host, directory: Path | None = None) -> Pa
     ------
     OSError
         The directory cannot be written; nothing is left behind.
+    ValueError
+        A cost is none that `kept` would believe.
 
     Examples
     --------
@@ -195,11 +200,11 @@ def store(costs: DispatchCosts, host: Host, directory: Path | None = None) -> Pa
     ...     kept(Path(directory), host).costs == costs
     True
     """
+    rows = {name: _plausible(costs.row(kind)).anchors for name, kind in KINDS.items()}
     directory = directory or cache_directory()
     if directory is None:
         raise OSError("this user has no home directory to keep the costs in: set XDG_CACHE_HOME to a directory")
     directory.mkdir(parents=True, exist_ok=True)
-    rows = {name: costs.row(kind).anchors for name, kind in KINDS.items()}
     text = json.dumps({"format": _FORMAT, **asdict(host), "costs": rows}, indent=1)
     file = directory / host.file_name
     handle, temporary = tempfile.mkstemp(prefix=".dispatch-costs-", suffix=".tmp", dir=directory)
@@ -309,7 +314,14 @@ def _parse(found: Any, host: Host) -> DispatchCosts:
 def _row(anchors: Any) -> WidthCosts:
     if not isinstance(anchors, list):
         raise ValueError("a row must be a list of pairs")
-    row = WidthCosts.from_anchors((width, cost) for width, cost in anchors)
-    if not all(0 < cost < 1 and math.isfinite(cost) for _, cost in row.anchors):
-        raise ValueError("a section costs more than nothing and less than a second")
+    return _plausible(WidthCosts.from_anchors((width, cost) for width, cost in anchors))
+
+
+def _plausible(row: WidthCosts) -> WidthCosts:
+    for width, cost in row.anchors:
+        if not 0 < cost <= MOST_COST:
+            raise ValueError(
+                f"a section of {width} participants costs more than nothing and {duration(MOST_COST)} at most, got "
+                f"{duration(cost)}"
+            )
     return row

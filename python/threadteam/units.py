@@ -14,13 +14,15 @@ def duration(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> duration(0.00001234), duration(0.25), duration(3e-7), duration(None)
-    ('12.3 us', '250 ms', '300 ns', '-')
+    >>> duration(0.00001234), duration(0.25), duration(3e-7), duration(None), duration(math.inf)
+    ('12.3 us', '250 ms', '300 ns', '-', 'inf s')
     """
     if seconds is None:
         return "-"
     if seconds == 0.0:
         return "0 us"
+    if not abs(seconds) < 1e6:  # not a number, either
+        return f"{seconds:.3g} s"
     rounded = float(f"{seconds:.3g}")
     scale, unit = next((entry for entry in _UNITS if abs(rounded) >= entry[0] * 0.9999), _UNITS[-1])
     value = rounded / scale

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 /// A region runs in parallel when it takes at least this many times what its sections cost: below it the gain is within
 /// the noise, and a section that a busy CPU delays loses more than it gains.
-pub const PAYS: f64 = 3.0;
+pub const PAYS: f64 = TIMES as f64;
+
+/// [`PAYS`] for the rule, which compares whole nanoseconds: in seconds, 2.1 us would not be three times 0.7 us.
+const TIMES: u128 = 3;
 
 /// How a token reaches its participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum DispatchKind {
     /// Reserved members.
     Team,
@@ -21,7 +23,8 @@ pub enum DispatchKind {
 
 /// The cost of one section by width: measured anchors, interpolated between them.
 ///
-/// Below the first anchor its value holds; above the last, the cost grows in proportion to the width.
+/// Below the first anchor its value holds; above the last, the cost grows in proportion to the width. A cost is whole
+/// nanoseconds, rounded down, and `u64::MAX` of them at most.
 ///
 /// # Examples
 ///
@@ -36,7 +39,8 @@ pub enum DispatchKind {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WidthCosts {
-    anchors: [(u16, Duration); WidthCosts::MAX_ANCHORS],
+    /// Widths and nanoseconds; zeros after the first `count`, so that equal rows compare equal.
+    anchors: [(u16, u64); WidthCosts::MAX_ANCHORS],
     count: usize,
 }
 
@@ -46,10 +50,10 @@ impl WidthCosts {
 
     /// Costs at widths 2, 4 and 6.
     pub const fn new(at_2_4_6: [Duration; 3]) -> Self {
-        let mut anchors = [(0, Duration::ZERO); Self::MAX_ANCHORS];
-        anchors[0] = (2, at_2_4_6[0]);
-        anchors[1] = (4, at_2_4_6[1]);
-        anchors[2] = (6, at_2_4_6[2]);
+        let mut anchors = [(0, 0); Self::MAX_ANCHORS];
+        anchors[0] = (2, nanos(at_2_4_6[0]));
+        anchors[1] = (4, nanos(at_2_4_6[1]));
+        anchors[2] = (6, nanos(at_2_4_6[2]));
         WidthCosts { anchors, count: 3 }
     }
 
@@ -64,7 +68,7 @@ impl WidthCosts {
         if anchors.is_empty() || anchors.len() > Self::MAX_ANCHORS {
             return None;
         }
-        let mut row = [(0, Duration::ZERO); Self::MAX_ANCHORS];
+        let mut row = [(0, 0); Self::MAX_ANCHORS];
         let mut last = 1;
         let mut at = 0;
         while at < anchors.len() {
@@ -72,7 +76,7 @@ impl WidthCosts {
             if width <= last || width > u16::MAX as usize {
                 return None;
             }
-            row[at] = (width as u16, cost);
+            row[at] = (width as u16, nanos(cost));
             last = width;
             at += 1;
         }
@@ -83,38 +87,57 @@ impl WidthCosts {
     pub fn at(&self, width: NonZeroUsize) -> Duration {
         let width = width.get();
         let anchors = &self.anchors[..self.count];
-        let above = anchors.iter().position(|&(anchor, _)| usize::from(anchor) >= width);
-        match above {
-            Some(at) if at == 0 || usize::from(anchors[at].0) == width => anchors[at].1,
+        let nanos = match anchors.iter().position(|&(anchor, _)| usize::from(anchor) >= width) {
+            Some(0) => anchors[0].1,
             Some(at) => {
                 let ((lo, low), (hi, high)) = (anchors[at - 1], anchors[at]);
-                let part = (width - usize::from(lo)) as f64 / f64::from(hi - lo);
-                // Near the largest time that a `Duration` holds, rounding to `f64` passes it.
-                Duration::try_from_secs_f64(low.as_secs_f64() + (high.as_secs_f64() - low.as_secs_f64()) * part)
-                    .unwrap_or(Duration::MAX)
+                let part = |difference: u64| scaled(difference, width - usize::from(lo), hi - lo);
+                if high < low {
+                    low - part(low - high)
+                } else {
+                    low + part(high - low)
+                }
             }
             None => {
                 let (widest, cost) = anchors[self.count - 1];
-                Duration::try_from_secs_f64(cost.as_secs_f64() * width as f64 / f64::from(widest))
-                    .unwrap_or(Duration::MAX)
+                scaled(cost, width, widest)
             }
-        }
+        };
+        Duration::from_nanos(nanos)
     }
 
     /// The measured widths and what a section of each costs.
     pub fn anchors(&self) -> impl Iterator<Item = (usize, Duration)> + '_ {
-        self.anchors[..self.count].iter().map(|&(width, cost)| (usize::from(width), cost))
+        self.anchors[..self.count].iter().map(|&(width, nanos)| (usize::from(width), Duration::from_nanos(nanos)))
     }
 
-    /// The least of the anchors.
+    /// The least of the anchors, which no width is below: a region under [`PAYS`] times this pays at none.
     pub fn min(&self) -> Duration {
-        self.anchors[..self.count].iter().map(|&(_, cost)| cost).min().unwrap_or(Duration::MAX)
+        Duration::from_nanos(self.anchors[..self.count].iter().map(|&(_, nanos)| nanos).min().unwrap_or(u64::MAX))
+    }
+}
+
+const fn nanos(time: Duration) -> u64 {
+    let nanos = time.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
+}
+
+/// `nanos * times / by`, rounded down, `u64::MAX` at most.
+fn scaled(nanos: u64, times: usize, by: u16) -> u64 {
+    let times = times as u64;
+    match nanos.checked_mul(times) {
+        Some(product) => product / u64::from(by),
+        // A division of 128 bits is a call of tens of nanoseconds: only for costs that nothing measured.
+        None => u64::try_from(u128::from(nanos) * u128::from(times) / u128::from(by)).unwrap_or(u64::MAX),
     }
 }
 
 /// The kernels that a machine takes, which is how its costs are keyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum HostClass {
     /// x86-64 with AVX-512.
     X86_64Avx512,
@@ -252,8 +275,14 @@ impl DispatchCosts {
     }
 }
 
-/// The one rule: `estimate >= PAYS * sections * dispatch_cost`. Never at a cost of [`Duration::MAX`], always for zero
-/// sections.
+impl Default for DispatchCosts {
+    fn default() -> Self {
+        Self::host_default()
+    }
+}
+
+/// The one rule: `estimate >= PAYS * sections * dispatch_cost`, exact to the nanosecond. Never at a cost of
+/// [`Duration::MAX`], where there is nothing to dispatch to; else always for zero sections.
 ///
 /// # Examples
 ///
@@ -263,12 +292,11 @@ impl DispatchCosts {
 ///
 /// assert!(pays_at(Duration::from_micros(9), 3, Duration::from_micros(1)));
 /// assert!(!pays_at(Duration::from_micros(8), 3, Duration::from_micros(1)));
+/// assert!(!pays_at(Duration::from_secs(1), 0, Duration::MAX));
 /// ```
 pub fn pays_at(estimate: Duration, sections: u32, dispatch_cost: Duration) -> bool {
-    if sections == 0 {
-        return true;
-    }
-    dispatch_cost != Duration::MAX && estimate.as_secs_f64() >= PAYS * f64::from(sections) * dispatch_cost.as_secs_f64()
+    let due = TIMES * u128::from(sections) * u128::from(nanos(dispatch_cost));
+    dispatch_cost != Duration::MAX && u128::from(nanos(estimate)) >= due
 }
 
 /// The width in `1..=budget` that minimises `sections * cost(width) + estimate / width` among those that pay, 1 if none
@@ -292,12 +320,12 @@ pub fn width_for_by(
     budget: NonZeroUsize,
     cost: impl Fn(NonZeroUsize) -> Duration,
 ) -> NonZeroUsize {
-    let serial = estimate.as_secs_f64();
+    let serial = nanos(estimate) as f64;
     let mut best = (NonZeroUsize::MIN, serial);
     for width in (2..=budget.get()).filter_map(NonZeroUsize::new) {
         let cost = cost(width);
         if pays_at(estimate, sections, cost) {
-            let time = f64::from(sections) * cost.as_secs_f64() + serial / width.get() as f64;
+            let time = f64::from(sections) * nanos(cost) as f64 + serial / width.get() as f64;
             if time < best.1 {
                 best = (width, time);
             }

@@ -21,7 +21,7 @@ pub(crate) struct Job {
     pub(crate) data: *const (),
     pub(crate) base: usize,
     pub(crate) extra: usize,
-    /// The slot whose [`Desk`] the section's leader uses.
+    /// The slot whose [`Desk`](crate::desk::Desk) the section's leader uses.
     pub(crate) home: usize,
     /// Whether a participant looks for chunks of the others when its own are gone; of a relayed section, whether it looks
     /// at all of them.

@@ -56,6 +56,15 @@ fn ten_thousand_sections_of_each_kind_allocate_nothing() {
         }
     };
     assert_eq!(allocations(plain), 0, "for_ranges on a plain token");
+    let decisions = |sections: usize| {
+        let exec = Exec::new(&pool, 3).unwrap();
+        for nanos in 0..sections as u64 {
+            let estimate = Duration::from_nanos(nanos);
+            let width = exec.width_for(estimate, 1);
+            count(usize::from(exec.pays(estimate, 2, width)) + usize::from(exec.dispatch_cost(width) > estimate));
+        }
+    };
+    assert_eq!(allocations(decisions), 0, "whether a section pays, and at which width");
     let forks = |sections: usize| {
         let mut exec = Exec::new(&pool, 3).unwrap();
         for _ in 0..sections {

@@ -55,8 +55,11 @@ fn anchors_must_rise_from_two_and_fit() {
 
 #[test]
 fn an_extrapolated_cost_saturates() {
-    let row = WidthCosts::from_anchors(&[(2, Duration::MAX)]).unwrap();
-    assert_eq!(row.at(nz(usize::MAX)), Duration::MAX);
+    let row = WidthCosts::from_anchors(&[(2, Duration::MAX), (4, Duration::ZERO), (8, Duration::MAX)]).unwrap();
+    let most = Duration::from_nanos(u64::MAX);
+    assert_eq!([2, 8, 9, usize::MAX].map(|width| row.at(nz(width))), [most; 4]);
+    assert_eq!(row.at(nz(3)).as_nanos(), u64::MAX as u128 / 2 + 1);
+    assert_eq!(row.at(nz(6)).as_nanos(), u64::MAX as u128 / 2);
 }
 
 #[test]
@@ -65,8 +68,33 @@ fn a_region_pays_at_three_times_its_sections_and_not_below() {
     assert!(pays_at(us(30), 10, us(1)));
     assert!(!pays_at(us(30) - Duration::from_nanos(1), 10, us(1)));
     assert!(pays_at(Duration::ZERO, 0, us(1)));
-    assert!(pays_at(Duration::ZERO, 0, Duration::MAX));
+    assert!(pays_at(Duration::MAX, u32::MAX, us(1)));
+}
+
+#[test]
+fn nothing_pays_where_there_is_nothing_to_dispatch_to() {
+    assert!(!pays_at(Duration::ZERO, 0, Duration::MAX));
     assert!(!pays_at(Duration::MAX, 1, Duration::MAX));
+    assert!(!Exec::serial().pays(Duration::MAX, 0, nz(8)));
+    assert_eq!(width_for_by(Duration::MAX, 0, nz(8), |_| Duration::MAX).get(), 1);
+}
+
+#[test]
+fn the_rule_is_exact_to_the_nanosecond() {
+    for nanos in 1..2000 {
+        let (cost, due) = (Duration::from_nanos(nanos), Duration::from_nanos(7 * 3 * nanos));
+        assert!(pays_at(due, 7, cost), "{nanos}");
+        assert!(!pays_at(due - Duration::from_nanos(1), 7, cost), "{nanos}");
+    }
+}
+
+#[test]
+fn the_cost_of_a_fraction_of_a_nanosecond_is_rounded_down() {
+    let row = WidthCosts::new([us(3), us(2), us(1)]);
+    assert_eq!([7, 8, 64].map(|width| row.at(nz(width)).as_nanos()), [1166, 1333, 10_666]);
+    let row = WidthCosts::from_anchors(&[(2, us(1)), (5, us(2)), (8, us(1))]).unwrap();
+    // Towards the anchor below, rising and falling.
+    assert_eq!([3, 4, 6, 7].map(|width| row.at(nz(width)).as_nanos()), [1333, 1666, 1667, 1334]);
 }
 
 #[test]
