@@ -50,6 +50,12 @@ FAST = [
         "clippy of the ledger and hooks",
         ["cargo", "clippy", *HOOKED, "--all-targets", "--quiet", "--", "-D", "warnings"],
     ),
+    # Private items too: the links in their comments are what a reader follows.
+    Check(
+        "rustdoc",
+        ["cargo", "doc", *HOOKED, "--no-deps", "--document-private-items", "--quiet"],
+        {"RUSTDOCFLAGS": "-D warnings"},
+    ),
 ]
 # The extension module has no Rust tests, and clippy has compiled the examples.
 CARGO_TEST = ["cargo", "test", "--workspace", "--exclude", "threadteam-python", "--no-fail-fast"]

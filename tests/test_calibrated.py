@@ -47,9 +47,7 @@ def test_a_write_that_fails_keeps_the_old_row(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("cost", [0.0, 0.02, 1e9])
 def test_a_row_that_would_not_be_believed_is_not_kept(tmp_path: Path, cost: float) -> None:
-    with pytest.raises(
-        ValueError, match=r"costs more than nothing and 10\.0 ms at most, got"
-    ):
+    with pytest.raises(ValueError, match=r"costs more than nothing and 10\.0 ms at most, got"):
         store(tt.DispatchCosts(*[tt.WidthCosts.flat(cost)] * 3), HOST, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

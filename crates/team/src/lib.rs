@@ -15,7 +15,7 @@
 //! | say what a section costs here | [`PoolBuilder::dispatch_costs`], [`Sample`] |
 //! | see what ran where | [`Pool::stats`], [`trace`] |
 //!
-//! `PROTOCOL.md` beside this crate describes how a section is dispatched. The crate depends on `libc`, `atomic-wait` and
+//! `examples/` has whole programs. `PROTOCOL.md` beside this crate describes how a section is dispatched. The crate depends on `libc`, `atomic-wait` and
 //! `thiserror`, and on nothing else of its workspace.
 //!
 //! # Examples
