@@ -52,7 +52,7 @@ SCENARIOS = {
     "gap-20ms": Scenario("caller busy for 20 ms, then one 20 us body per thread", 20_000, 20_000_000, 5, 0.5),
     **{
         f"tasks-{count}": Scenario(f"{count} empty Python functions; times are for one", 0, tasks=count)
-        for count in (1, 10, 100, 1000, 10_000)
+        for count in (1, 2, 4, 10, 100, 1000, 10_000)
     },
 }
 

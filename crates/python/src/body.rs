@@ -5,7 +5,7 @@ use crate::flow::Flow;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyFunction, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyFunction};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -102,11 +102,53 @@ impl NativeBody {
 pub(crate) enum Body<'a> {
     Python(Callable),
     Native {
-        address: usize,
-        data: usize,
-        /// The argument, or what was made of it: what the two addresses belong to.
+        code: Code,
+        /// The argument, or what was made of it: what the code's two addresses belong to.
         _kept: Kept<'a>,
     },
+}
+
+/// Native code and its data. Sections copy it into their closures, which saves participants a cache line.
+#[derive(Clone, Copy)]
+pub(crate) struct Code {
+    address: usize,
+    data: usize,
+}
+
+impl Code {
+    /// Runs a chunk of a range section.
+    pub(crate) fn run_range(self, flow: &Flow, range: Range<usize>) {
+        if !may_run(flow) {
+            return;
+        }
+        let _task = flow.task();
+        // SAFETY: `threadteam.native` made the address from a function of this signature; the caller has it (`Kept`).
+        let function =
+            unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, i64, *mut c_void)>(self.address) };
+        // SAFETY: the user vouches for the function and that it may run on several threads at once.
+        unsafe { function(range.start as i64, range.end as i64, self.data as *mut c_void) }
+    }
+
+    /// Runs one job or one participant's share; whether it did.
+    pub(crate) fn run_index(self, flow: &Flow, index: usize) -> bool {
+        if !may_run(flow) {
+            return false;
+        }
+        let _task = flow.task();
+        // SAFETY: as in `run_range`.
+        let function = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, *mut c_void)>(self.address) };
+        // SAFETY: as in `run_range`.
+        unsafe { function(index as i64, self.data as *mut c_void) }
+        true
+    }
+}
+
+/// Whether a native chunk may run now. The leader looks for signals on the way, which may say no.
+fn may_run(flow: &Flow) -> bool {
+    if flow.is_led_here() {
+        flow.before_native_chunk();
+    }
+    !flow.stopped()
 }
 
 /// A native body that outlives the section.
@@ -132,25 +174,7 @@ impl<'a> Body<'a> {
         if let Ok(native) = recognised.cast_exact::<NativeBody>() {
             return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }
-        Body::python(given, operation)
-    }
-
-    /// The callable that `given` is: for bodies that are handed Python objects.
-    pub(crate) fn python(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Body<'a>> {
-        if given.cast_exact::<NativeBody>().is_ok() {
-            return Err(PyTypeError::new_err(format!(
-                "{operation} hands its body Python objects, so native code cannot be one; pass a Python callable"
-            )));
-        }
-        if !given.is_callable() {
-            let kind: Bound<'_, PyType> = given.get_type();
-            return Err(PyTypeError::new_err(format!(
-                "{operation} got a body of type {}, expected a callable or native code; wrap a function pointer with \
-                 threadteam.native",
-                kind.name()?
-            )));
-        }
-        Ok(Body::Python(Callable::new(given)?))
+        Ok(Body::Python(Callable::body(given, operation)?))
     }
 
     fn native(
@@ -167,72 +191,10 @@ impl<'a> Body<'a> {
                 signature.text()
             )));
         }
-        Ok(Body::Native { address: body.address, data: body.data, _kept: kept })
+        Ok(Body::Native { code: Code { address: body.address, data: body.data }, _kept: kept })
     }
 
     pub(crate) fn is_python(&self) -> bool {
         matches!(self, Body::Python(_))
-    }
-
-    /// Calls a Python body for a participant of `flow`.
-    pub(crate) fn call<'py>(
-        &self,
-        py: Python<'py>,
-        flow: &Flow,
-        arguments: Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        match self {
-            Body::Python(function) => function.call(py, flow, arguments),
-            Body::Native { .. } => Err(PyTypeError::new_err("native code cannot be called with Python objects")),
-        }
-    }
-
-    /// Runs a chunk of a range section.
-    pub(crate) fn run_range(&self, flow: &Flow, range: Range<usize>) {
-        match self {
-            Body::Python(function) => {
-                flow.body(|py| function.call(py, flow, (range.start, range.end).into_pyobject(py)?).map(drop));
-            }
-            Body::Native { address, data, .. } => {
-                if flow.is_led_here() {
-                    flow.before_native_chunk();
-                }
-                if !flow.stopped() {
-                    let _task = flow.task();
-                    // SAFETY: `threadteam.native` made the address from a function of this signature, held by `_kept`.
-                    let function =
-                        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, i64, *mut c_void)>(*address) };
-                    // SAFETY: the user vouches for the function and that it may run on several threads at once.
-                    unsafe { function(range.start as i64, range.end as i64, *data as *mut c_void) }
-                }
-            }
-        }
-    }
-
-    /// Runs one job or one participant's share, with what `arguments` makes for a Python callable.
-    pub(crate) fn run_index<'b>(
-        &self,
-        flow: &Flow,
-        index: usize,
-        arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'b,
-    ) -> bool {
-        match self {
-            Body::Python(function) => flow.body(|py| function.call(py, flow, arguments(py)?).map(drop)),
-            Body::Native { address, data, .. } => {
-                if flow.is_led_here() {
-                    flow.before_native_chunk();
-                }
-                if flow.stopped() {
-                    return false;
-                }
-                let _task = flow.task();
-                // SAFETY: as in `run_range`.
-                let function =
-                    unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, *mut c_void)>(*address) };
-                // SAFETY: as in `run_range`.
-                unsafe { function(index as i64, *data as *mut c_void) }
-                true
-            }
-        }
     }
 }

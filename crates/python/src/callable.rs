@@ -1,7 +1,9 @@
 //! A Python callable as participants call it: in the context of the thread that started the section.
 
 use crate::attach;
+use crate::body::NativeBody;
 use crate::flow::Flow;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -22,6 +24,23 @@ impl Callable {
         let context = COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?;
         let context = (context.len()? > 0).then(|| context.unbind());
         Ok(Callable { function: function.clone().unbind(), context })
+    }
+
+    /// The callable that `given` is: for bodies that are handed Python objects.
+    pub(crate) fn body(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Callable> {
+        if given.cast_exact::<NativeBody>().is_ok() {
+            return Err(PyTypeError::new_err(format!(
+                "{operation} hands its body Python objects, so native code cannot be one; pass a Python callable"
+            )));
+        }
+        if !given.is_callable() {
+            return Err(PyTypeError::new_err(format!(
+                "{operation} got a body of type {}, expected a callable or native code; wrap a function pointer with \
+                 threadteam.native",
+                given.get_type().name()?
+            )));
+        }
+        Callable::new(given)
     }
 
     /// Calls it for a participant of `flow`. The leader has its context already.

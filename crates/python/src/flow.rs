@@ -8,12 +8,15 @@ use pyo3::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a leader looks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a participant polls before it waits for the interpreter's lock.
+const POLITE: Duration = Duration::from_micros(2);
 
 /// Jobs that are given out at once: a section that failed counts through the rest of them, some 20 ns each.
 const WAVE: usize = 1 << 20;
@@ -26,6 +29,8 @@ thread_local! {
     static CURRENT: Cell<*const Flow> = const { Cell::new(ptr::null()) };
     /// The section that the thread leads.
     static LED: Cell<*const Flow> = const { Cell::new(ptr::null()) };
+    /// When the thread last looked for signals between native chunks.
+    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// While it lives, the thread leads a section.
@@ -58,26 +63,35 @@ pub(crate) fn led_section_stopped() -> bool {
 }
 
 /// Lives on the leader's stack for the time of a section; every participant and every nested section reads it.
+///
+/// What a participant of a native section reads is in one cache line, and what the leader writes meanwhile in another.
+#[repr(C, align(64))]
 pub(crate) struct Flow {
     stopped: AtomicBool,
     /// The section around this one. It ends later: its body waits for this section.
     parent: *const Flow,
-    /// The pool whose threads run the bodies; 0 for none.
-    pool: u64,
-    /// Where its bodies count as tasks, while a ledger records.
-    account: Option<Arc<Account>>,
     /// The leading thread.
     leader: usize,
     /// The process that it began in.
     process: u32,
+    /// Where its bodies count as tasks, while a ledger records.
+    account: Option<Arc<Account>>,
+    /// The pool whose threads run the bodies; 0 for none.
+    pool: u64,
+    led: Led,
     errors: Mutex<Vec<PyErr>>,
-    /// Leader's chunks so far, and when it last looked for signals. Only the leader touches them.
-    chunks: AtomicU32,
-    looked: AtomicU64,
-    begun: Cell<Option<Instant>>,
+    /// Whether one of its bodies has the interpreter, or is about to.
+    attached: AtomicBool,
 }
 
-// SAFETY: `parent` outlives this section (see the field), `begun` is touched by the leader alone, the rest is `Sync`.
+/// What the leader alone touches.
+#[repr(align(64))]
+struct Led {
+    /// Native chunks that it has run, as far as it counts them.
+    chunks: Cell<u32>,
+}
+
+// SAFETY: `parent` outlives this section (see the field), `led` is touched by the leader alone, the rest is `Sync`.
 unsafe impl Sync for Flow {}
 
 impl Flow {
@@ -88,14 +102,13 @@ impl Flow {
         Flow {
             stopped: AtomicBool::new(false),
             parent: if current.is_null() { inherited } else { current },
-            pool,
-            account,
             leader: mark(),
             process: threadteam::forks(),
+            account,
+            pool,
+            led: Led { chunks: Cell::new(0) },
             errors: Mutex::new(Vec::new()),
-            chunks: AtomicU32::new(0),
-            looked: AtomicU64::new(0),
-            begun: Cell::new(None),
+            attached: AtomicBool::new(false),
         }
     }
 
@@ -151,21 +164,18 @@ impl Flow {
         self.leader == mark()
     }
 
-    /// Called by the leader before each of its native chunks: looks for signals when the last look is long ago. The first
-    /// chunk costs no clock.
+    /// Called by the leader before each of its native chunks: looks for signals when its thread's last look is long ago. The
+    /// chunks of a section that ends at once (its own and one that nobody took) cost no clock.
     pub(crate) fn before_native_chunk(&self) {
-        let chunk = self.chunks.load(Ordering::Relaxed);
-        if chunk < 2 {
-            self.chunks.store(chunk + 1, Ordering::Relaxed);
-            if chunk == 1 {
-                self.begun.set(Some(Instant::now()));
-            }
+        debug_assert!(self.is_led_here());
+        let chunks = self.led.chunks.get();
+        if chunks < 2 {
+            self.led.chunks.set(chunks + 1);
             return;
         }
-        let Some(begun) = self.begun.get() else { return };
-        let now = begun.elapsed().as_nanos() as u64;
-        if now - self.looked.load(Ordering::Relaxed) >= SIGNALS_EVERY.as_nanos() as u64 {
-            self.looked.store(now, Ordering::Relaxed);
+        let now = Instant::now();
+        if LOOKED.get().is_none_or(|looked| now - looked >= SIGNALS_EVERY) {
+            LOOKED.set(Some(now));
             self.look_for_signals();
         }
     }
@@ -185,6 +195,7 @@ impl Flow {
         if self.stopped() {
             return false;
         }
+        let _turn = Turn::take(self);
         attached(|py| {
             let _within = Within::enter(self);
             let _task = self.task();
@@ -233,6 +244,39 @@ impl Flow {
             note(py, &first, &format!("and {left} more"));
         }
         Err(first)
+    }
+}
+
+/// A body's turn to have the interpreter, among those of its section.
+///
+/// Waiting for the interpreter's lock costs its holder a system call and the waiter several microseconds, much more than a
+/// short body. So a participant first polls for a moment, unless another one is longer than that (or lets others have the
+/// lock meanwhile). Turns save time and exclude nobody.
+struct Turn<'a>(Option<&'a AtomicBool>);
+
+impl<'a> Turn<'a> {
+    fn take(flow: &'a Flow) -> Turn<'a> {
+        let attached = &flow.attached;
+        let free = || !attached.load(Ordering::Relaxed) && !attached.swap(true, Ordering::Acquire);
+        if free() {
+            return Turn(Some(attached));
+        }
+        let since = Instant::now();
+        while since.elapsed() < POLITE {
+            if free() {
+                return Turn(Some(attached));
+            }
+            std::hint::spin_loop();
+        }
+        Turn(None)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(attached) = self.0 {
+            attached.store(false, Ordering::Release);
+        }
     }
 }
 

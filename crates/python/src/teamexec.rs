@@ -1,11 +1,12 @@
 //! `TeamExec`: authority over reserved members, and `Participant`, one of them inside a section.
 
 use crate::body::{Body, Signature};
+use crate::callable::Callable;
 use crate::costs;
 use crate::errors::{raise, refused};
 use crate::flow::{self, Flow};
 use crate::home::Home;
-use crate::numbers::{at_least_one, length, sizes};
+use crate::numbers::{self, at_least_one, length};
 use crate::section::lead;
 use crate::single::never_copied;
 use crate::token::{End, Entry, Held, Token};
@@ -88,17 +89,17 @@ impl PyTeamExec {
         &self,
         py: Python<'_>,
         entry: &mut Entry<'_, HeldTeam>,
-        body: &Body<'_>,
+        python: bool,
         f: impl FnOnce(TeamExec<'_>, &Flow) -> R + Send,
     ) -> PyResult<R> {
-        let keep = self.token.budget == NonZeroUsize::MIN && body.is_python();
+        let keep = python && self.token.budget == NonZeroUsize::MIN;
         lead(py, entry, keep, |held, flow| f(held.team.reborrow(), flow))
     }
 
     fn child_body<'a>(
         &'a self,
         flow: &'a Flow,
-        body: &'a Body<'_>,
+        body: &'a Callable,
     ) -> impl for<'c> Fn(usize, TeamExec<'c>) + Sync + 'a {
         let home = self.token.home.as_ref();
         move |index, team| {
@@ -199,10 +200,13 @@ impl PyTeamExec {
     fn run(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::of(body, Signature::Index, "TeamExec.run()")?;
         let mut entry = self.token.enter(py, "TeamExec.run()")?;
-        self.section(py, &mut entry, &body, |team, flow| {
-            team.run(|index, size| {
-                body.run_index(flow, index, |py| (index, size).into_pyobject(py));
-            });
+        self.section(py, &mut entry, body.is_python(), |team, flow| match &body {
+            &Body::Native { code, .. } => team.run(move |index, _size| {
+                code.run_index(flow, index);
+            }),
+            Body::Python(function) => team.run(|index, size| {
+                flow.body(|py| function.call(py, flow, (index, size).into_pyobject(py)?).map(drop));
+            }),
         })
     }
 
@@ -213,9 +217,9 @@ impl PyTeamExec {
     /// body : callable
     ///     Is given a `Participant`, which can wait for its peers. When one fails, their barriers raise `Cancelled`.
     fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
-        let body = Body::python(body, "TeamExec.run_with()")?;
+        let body = Callable::body(body, "TeamExec.run_with()")?;
         let mut entry = self.token.enter(py, "TeamExec.run_with()")?;
-        self.section(py, &mut entry, &body, |team, flow| {
+        self.section(py, &mut entry, true, |team, flow| {
             team.run_with(|participant| {
                 let succeeded = flow.body(|py| {
                     let handle = Bound::new(py, PyParticipant::new(participant, flow))?;
@@ -252,8 +256,8 @@ impl PyTeamExec {
     /// ...     team.split([2, 1], lambda child, part: sizes.update({child: part.size}))
     /// >>> sizes[0], sizes[1]
     /// (2, 1)
-    fn split(&self, py: Python<'_>, sizes_: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
-        let given = sizes(sizes_, "sizes").map_err(|error| {
+    fn split(&self, py: Python<'_>, sizes: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
+        let given = numbers::sizes(sizes, "sizes").map_err(|error| {
             let wrong = error.is_instance_of::<pyo3::exceptions::PyValueError>(py);
             if wrong {
                 raise(py, "SplitError", error.value(py).to_string())
@@ -261,9 +265,9 @@ impl PyTeamExec {
                 error
             }
         })?;
-        let body = Body::python(body, "TeamExec.split()")?;
+        let body = Callable::body(body, "TeamExec.split()")?;
         let mut entry = self.token.enter(py, "TeamExec.split()")?;
-        self.section(py, &mut entry, &body, |team, flow| team.split(&given, self.child_body(flow, &body)))?.map_err(
+        self.section(py, &mut entry, true, |team, flow| team.split(&given, self.child_body(flow, &body)))?.map_err(
             |_| {
                 let message = format!(
                     "the sizes of child teams must not be empty and sum to at most the size of the team, {}; got {given:?}",
@@ -293,9 +297,9 @@ impl PyTeamExec {
     /// [0, 1, 2]
     fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let children = length(children, "children")?;
-        let body = Body::python(body, "TeamExec.fork()")?;
+        let body = Callable::body(body, "TeamExec.fork()")?;
         let mut entry = self.token.enter(py, "TeamExec.fork()")?;
-        self.section(py, &mut entry, &body, |mut team, flow| {
+        self.section(py, &mut entry, true, |mut team, flow| {
             let run = self.child_body(flow, &body);
             flow::in_waves(flow, children, |wave| {
                 team.reborrow().fork(wave.len(), |child, part| run(wave.start + child, part));

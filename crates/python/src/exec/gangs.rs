@@ -2,6 +2,7 @@
 
 use super::PyExec;
 use crate::body::{Body, Signature};
+use crate::callable::Callable;
 use crate::errors;
 use crate::section::{lead, watched};
 use crate::teamexec::{new_team_token, PyTeamExec, TeamScope};
@@ -33,10 +34,13 @@ impl PyExec {
     fn broadcast(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Body::of(body, Signature::Index, "Exec.broadcast()")?;
         let mut entry = self.token.enter(py, "Exec.broadcast()")?;
-        let outcome = self.section(py, &mut entry, &body, |exec, flow| {
-            exec.broadcast(|index| {
-                body.run_index(flow, index, |py| (index,).into_pyobject(py));
-            })
+        let outcome = self.section(py, &mut entry, body.is_python(), |exec, flow| match &body {
+            &Body::Native { code, .. } => exec.broadcast(move |index| {
+                code.run_index(flow, index);
+            }),
+            Body::Python(function) => exec.broadcast(|index| {
+                flow.body(|py| function.call(py, flow, (index,).into_pyobject(py)?).map(drop));
+            }),
         })?;
         outcome.map_err(|reason| errors::refused(py, "Refused", "Exec.broadcast()", reason))
     }
@@ -91,7 +95,7 @@ impl PyExec {
         let Some(body) = body else {
             return Ok(TeamScope::open(py, &self.token, over)?.into_any());
         };
-        let body = Body::python(body, "Exec.team()")?;
+        let body = Callable::body(body, "Exec.team()")?;
         let result: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
         let mut entry = self.token.enter(py, "Exec.team()")?;
         let outcome = lead(py, &mut entry, false, |exec, flow| {

@@ -8,7 +8,6 @@ use crate::numbers::{at_least_one, length as a_length, sizes};
 use crate::token::Token;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use std::mem;
 use std::sync::Arc;
 use threadteam::Exec;
@@ -24,8 +23,8 @@ impl PyExec {
                     })
                 });
             }
-            Body::Native { .. } => {
-                body.run_index(flow, index, |py| Ok(PyTuple::empty(py)));
+            Body::Native { code, .. } => {
+                code.run_index(flow, index);
             }
         }
     }
@@ -91,8 +90,11 @@ impl PyExec {
         let grain = at_least_one(grain, "grain")?;
         let body = Body::of(body, Signature::Range, "Exec.for_ranges()")?;
         let mut entry = self.token.enter(py, "Exec.for_ranges()")?;
-        self.section(py, &mut entry, &body, |exec, flow| {
-            exec.for_ranges(length, grain, |range| body.run_range(flow, range));
+        self.section(py, &mut entry, body.is_python(), |exec, flow| match &body {
+            &Body::Native { code, .. } => exec.for_ranges(length, grain, move |range| code.run_range(flow, range)),
+            Body::Python(function) => exec.for_ranges(length, grain, |range| {
+                flow.body(|py| function.call(py, flow, (range.start, range.end).into_pyobject(py)?).map(drop));
+            }),
         })
     }
 
@@ -120,7 +122,7 @@ impl PyExec {
         let jobs = a_length(jobs, "jobs")?;
         let body = Body::of(body, Signature::Index, "Exec.fork()")?;
         let mut entry = self.token.enter(py, "Exec.fork()")?;
-        self.section(py, &mut entry, &body, |mut exec, flow| {
+        self.section(py, &mut entry, body.is_python(), |mut exec, flow| {
             let run = self.fork_body(flow, &body);
             flow::in_waves(flow, jobs, |wave| {
                 exec.reborrow().fork(wave.len(), |job, child| run(wave.start + job, child))
@@ -154,12 +156,14 @@ impl PyExec {
         let shares = sizes(shares, "shares")?;
         let body = Body::of(body, Signature::Index, "Exec.fork_sized()")?;
         let mut entry = self.token.enter(py, "Exec.fork_sized()")?;
-        self.section(py, &mut entry, &body, |exec, flow| exec.fork_sized(&shares, self.fork_body(flow, &body)))?
-            .map_err(|_| {
-                PyValueError::new_err(format!(
-                    "shares must be at least 1 each and at most the budget of {} together, got {shares:?}",
-                    self.token.budget
-                ))
-            })
+        self.section(py, &mut entry, body.is_python(), |exec, flow| {
+            exec.fork_sized(&shares, self.fork_body(flow, &body))
+        })?
+        .map_err(|_| {
+            PyValueError::new_err(format!(
+                "shares must be at least 1 each and at most the budget of {} together, got {shares:?}",
+                self.token.budget
+            ))
+        })
     }
 }

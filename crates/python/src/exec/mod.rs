@@ -5,7 +5,6 @@ mod jobs;
 mod payoff;
 mod tasks;
 
-use crate::body::Body;
 use crate::flow::Flow;
 use crate::numbers::at_least_one;
 use crate::pool::PyPool;
@@ -59,17 +58,16 @@ impl PyExec {
         Ok(PyExec { token })
     }
 
-    /// Runs a section of `body` on the entered token. Python bodies on a budget of one keep the interpreter.
+    /// Runs a section on the entered token; `python` says whether its bodies are Python's, which keep the interpreter on a
+    /// budget of one.
     fn section<R: Send>(
         &self,
         py: Python<'_>,
         entry: &mut Entry<'_, Exec<'static>>,
-        body: &Body<'_>,
+        python: bool,
         f: impl FnOnce(Exec<'_>, &Flow) -> R + Send,
     ) -> PyResult<R> {
-        let keep = self.is_serial() && body.is_python();
-        let python = body.is_python();
-        lead(py, entry, keep, |exec, flow| {
+        lead(py, entry, python && self.is_serial(), |exec, flow| {
             let exec = watched(exec);
             // A Python body may do anything, and one chunk may be all that the leader has: sleepers are woken at once.
             f(if python { exec.expecting(Duration::MAX) } else { exec }, flow)

@@ -1,7 +1,7 @@
 //! The entries of `Exec` whose bodies have results: `map`, `reduce`.
 
 use super::PyExec;
-use crate::body::Body;
+use crate::callable::Callable;
 use crate::flow::Within;
 use crate::numbers::{at_least_one, length as a_length};
 use crate::slots::Slots;
@@ -43,12 +43,12 @@ impl PyExec {
         grain: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let grain = grain.map_or(Ok(NonZeroUsize::MIN), |grain| at_least_one(grain, "grain"))?;
-        let body = Body::python(function, "Exec.map()")?;
+        let body = Callable::body(function, "Exec.map()")?;
         let items: Vec<Py<PyAny>> =
             iterable.try_iter()?.map(|item| item.map(Bound::unbind)).collect::<PyResult<_>>()?;
         let results = Slots::new(items.len(), "results")?;
         let mut entry = self.token.enter(py, "Exec.map()")?;
-        self.section(py, &mut entry, &body, |exec, flow| {
+        self.section(py, &mut entry, true, |exec, flow| {
             exec.for_ranges(items.len(), grain, |range| {
                 flow.body(|py| {
                     for index in range.take_while(|_| !flow.stopped()) {
@@ -100,7 +100,7 @@ impl PyExec {
     ) -> PyResult<Bound<'py, PyAny>> {
         let length = a_length(length, "length")?;
         let grain = at_least_one(grain, "grain")?.get();
-        let body = Body::python(map_body, "Exec.reduce()")?;
+        let body = Callable::body(map_body, "Exec.reduce()")?;
         if !combine.is_callable() {
             let kind = combine.get_type();
             return Err(PyTypeError::new_err(format!("combine must be callable, got {}", kind.name()?)));
@@ -108,7 +108,7 @@ impl PyExec {
         let chunks = length.div_ceil(grain);
         let partials = Slots::new(chunks, "partial results")?;
         let mut entry = self.token.enter(py, "Exec.reduce()")?;
-        self.section(py, &mut entry, &body, |exec, flow| {
+        self.section(py, &mut entry, true, |exec, flow| {
             exec.for_ranges(chunks, NonZeroUsize::MIN, |range| {
                 flow.body(|py| {
                     for chunk in range.take_while(|_| !flow.stopped()) {
