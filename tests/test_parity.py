@@ -1,8 +1,8 @@
 """The parity table: every row says what shows it, and every file and test that it names is there.
 
-A cell of "Shown by" holds entries, separated by semicolons: a file in backticks and the name of one of its tests with spaces
-instead of underscores; a name alone, of a test in the file before it; a file alone, for all that it holds. A name that ends
-in an ellipsis is the beginning of one. What stands in parentheses or after a colon is a remark.
+A cell of "Shown by" holds entries, separated by semicolons: a file in backticks and the name of one of its tests with
+spaces instead of underscores; a name alone, of a test in the file before it; a file alone, for all that it holds. A
+name that ends in an ellipsis is the beginning of one. What stands in parentheses or after a colon is a remark.
 """
 
 import re
