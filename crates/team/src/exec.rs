@@ -207,6 +207,23 @@ impl<'p> Exec<'p> {
     }
 
     /// The same slots for a callee while `self` is borrowed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// fn phase(exec: Exec<'_>) {
+    ///     exec.for_ranges(100, NonZeroUsize::MIN, |_range| ());
+    /// }
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let mut token = Exec::new(&pool, 2)?;
+    /// phase(token.reborrow());
+    /// phase(token); // the last phase may have the token itself
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     #[inline]
     pub fn reborrow(&mut self) -> Exec<'_> {
         Exec { root: false, ..self.for_an_entry() }
@@ -228,6 +245,19 @@ impl<'p> Exec<'p> {
     }
 
     /// At most `max` of the slots; the others stay unused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// let exec = Exec::new(&pool, 4)?.limit(NonZeroUsize::new(2).unwrap());
+    /// assert_eq!(exec.budget().get(), 2);
+    /// assert!(exec.limit(NonZeroUsize::MIN).is_serial());
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     #[inline]
     pub fn limit(mut self, max: NonZeroUsize) -> Exec<'p> {
         if max < self.budget {
@@ -259,6 +289,19 @@ impl<'p> Exec<'p> {
 
     /// The width that pays for a region of `serial` time in one section, with that time noted as in
     /// [`expecting`](Self::expecting): what a kernel calls first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let mut token = Exec::new(&pool, 2)?;
+    /// assert!(token.reborrow().sized_for(Duration::from_nanos(100)).is_serial());
+    /// assert_eq!(token.sized_for(Duration::from_millis(1)).budget().get(), 2);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn sized_for(self, serial: Duration) -> Exec<'p> {
         if self.is_serial() {
             return self;
@@ -269,6 +312,26 @@ impl<'p> Exec<'p> {
 
     /// Runs `f(i, child)` for `i` in `0..jobs` on `min(jobs, budget)` tasks. The children's budgets add up to this one's;
     /// with more jobs than budget, tasks take jobs from a shared range and every child has one slot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// let mut token = Exec::new(&pool, 4)?;
+    /// // Two jobs: each child may use two of the four slots, in a `fork` of its own perhaps.
+    /// token.reborrow().fork(2, |_, child| assert_eq!(child.budget().get(), 2));
+    /// // A hundred jobs: four at a time, each on one slot.
+    /// let ran = AtomicUsize::new(0);
+    /// token.fork(100, |_, child| {
+    ///     assert!(child.is_serial());
+    ///     ran.fetch_add(1, Ordering::Relaxed);
+    /// });
+    /// assert_eq!(ran.into_inner(), 100);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn fork<F>(self, jobs: usize, f: F)
     where
         F: Fn(usize, Exec<'_>) + Sync,
@@ -287,6 +350,18 @@ impl<'p> Exec<'p> {
     ///
     /// [`Error::ZeroBudget`] when a share is zero, [`Error::SharesExceedBudget`] when they add up to more than the budget.
     /// Nothing ran then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// // One job has three times the work of the other.
+    /// Exec::new(&pool, 4)?.fork_sized(&[3, 1], |job, child| assert_eq!(child.budget().get(), [3, 1][job]))?;
+    /// assert!(Exec::new(&pool, 4)?.fork_sized(&[3, 2], |_, _| ()).is_err());
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn fork_sized<F>(self, shares: &[usize], f: F) -> Result<(), Error>
     where
         F: Fn(usize, Exec<'_>) + Sync,
@@ -342,6 +417,23 @@ impl<'p> Exec<'p> {
 
     /// Calls `f` with disjoint ranges that cover `0..len`, each of at least `grain` items but the last, on at most `budget`
     /// participants. There may be more ranges than participants: those who finish early take what others have left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let data: Vec<u64> = (0..10_000).collect();
+    /// let total = AtomicU64::new(0);
+    /// Exec::new(&pool, 2)?.for_ranges(data.len(), NonZeroUsize::new(1000).unwrap(), |range| {
+    ///     total.fetch_add(data[range].iter().sum(), Ordering::Relaxed);
+    /// });
+    /// assert_eq!(total.into_inner(), 49_995_000);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn for_ranges<F>(self, len: usize, grain: NonZeroUsize, f: F)
     where
         F: Fn(Range<usize>) + Sync,
@@ -417,6 +509,21 @@ impl<'p> Exec<'p> {
     /// Hands the budget to another library as a plain width: the one place where a bare width exists.
     ///
     /// A member of a placed team gets its own affinity mask back first: see [`before_foreign_work`](crate::before_foreign_work).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// let sum = Exec::new(&pool, 4)?.external(|width| {
+    ///     // A library with threads of its own is told how many it may use.
+    ///     assert_eq!(width.get(), 4);
+    ///     42
+    /// });
+    /// assert_eq!(sum, 42);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn external<R: Send>(self, f: impl FnOnce(NonZeroUsize) -> R + Send) -> R {
         pin::before_foreign_work();
         let _task = self.ticket.enter();
@@ -428,6 +535,22 @@ impl<'p> Exec<'p> {
     /// # Errors
     ///
     /// [`Refused`] when they cannot be had; nothing ran then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use std::time::Duration;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// let seen = Mutex::new(Vec::new());
+    /// Exec::new(&pool, 3)?.broadcast(|index| seen.lock().unwrap().push(index)).expect("nobody else uses this pool");
+    /// let mut seen = seen.into_inner().unwrap();
+    /// seen.sort();
+    /// assert_eq!(seen, [0, 1, 2]);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn broadcast<F>(self, f: F) -> Result<(), Refused>
     where
         F: Fn(usize) + Sync,
@@ -569,6 +692,25 @@ impl<'p> Exec<'p> {
     }
 
     /// The width in `1..=budget` that makes such a region shortest, 1 if none pays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use threadteam::{DispatchCosts, Exec, Pool, WidthCosts};
+    ///
+    /// let costs = DispatchCosts::new(
+    ///     WidthCosts::flat(Duration::from_micros(1)),
+    ///     WidthCosts::flat(Duration::from_micros(1)),
+    ///     WidthCosts::flat(Duration::from_micros(1)),
+    /// );
+    /// let pool = Pool::builder().threads(4).dispatch_costs(costs).build()?;
+    /// let exec = Exec::new(&pool, 4)?;
+    /// // Below three times a section's cost nothing is gained; far above it everybody helps.
+    /// assert_eq!(exec.width_for(Duration::from_nanos(2900), 1).get(), 1);
+    /// assert_eq!(exec.width_for(Duration::from_micros(100), 1).get(), 4);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn width_for(&self, estimate: Duration, sections: u32) -> NonZeroUsize {
         match self.charges() {
             Some((costs, kind)) => width_for_by(estimate, sections, self.budget, |width| costs.cost(kind, width)),

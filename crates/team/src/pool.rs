@@ -88,11 +88,36 @@ impl Pool {
     }
 
     /// Idle workers park at once. Never blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// Exec::new(&pool, 4)?.fork(4, |_, _| ());
+    /// // A long serial part follows: nobody need stay awake for the next section.
+    /// pool.release_idle();
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn release_idle(&self) {
         self.inner.settings.releases.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counters since the pool was built.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let before = pool.stats().sections;
+    /// Exec::new(&pool, 2)?.for_ranges(8, NonZeroUsize::MIN, |_| ());
+    /// assert_eq!(pool.stats().sections - before, 1);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         Stats::of(&self.inner)
     }

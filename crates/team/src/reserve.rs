@@ -71,6 +71,25 @@ impl Pool {
     /// # Errors
     ///
     /// [`IntoTeamError`] with the pool when the members cannot all be had within the acquisition timeout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use threadteam::Pool;
+    ///
+    /// let pool = Pool::builder().threads(2).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// let pool = match pool.into_team(2) {
+    ///     Ok(team) => {
+    ///         team.exec(2).fork(2, |_, _| ());
+    ///         team.into_pool()
+    ///     }
+    ///     // Somebody uses the members: the pool is given back with the reason.
+    ///     Err(refused) => refused.into_pool(),
+    /// };
+    /// assert_eq!(pool.width().get(), 2);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn into_team(self, width: usize) -> Result<Team, IntoTeamError> {
         self.into_team_with(width, WaitOverride::new())
     }
@@ -136,6 +155,21 @@ impl Team {
     /// # Errors
     ///
     /// [`Refused::Busy`] when a root token lives.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use threadteam::{Pool, Refused};
+    ///
+    /// let pool = Pool::builder().threads(2).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// let team = pool.into_team(2).expect("nobody else uses this pool");
+    /// let token = team.exec(2);
+    /// assert_eq!(team.try_exec(2).err(), Some(Refused::Busy));
+    /// drop(token);
+    /// assert!(team.try_exec(2).is_ok());
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn try_exec(&self, budget: usize) -> Result<Exec<'_>, Refused> {
         let Some(lead) = self.leader.try_lock() else {
             self.pool.inner().record(Kind::Refuse, budget as u64);

@@ -148,6 +148,29 @@ impl<'team> TeamExec<'team> {
     }
 
     /// [`run`](Self::run) with a [`Participant`] that can wait for its peers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::time::Duration;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// let arrived = AtomicUsize::new(0);
+    /// Exec::new(&pool, 2)?
+    ///     .team(|team| {
+    ///         team.run_with(|participant| {
+    ///             arrived.fetch_add(1, Ordering::Relaxed);
+    ///             if participant.barrier().is_err() {
+    ///                 return; // another participant panicked, and its panic goes to the caller
+    ///             }
+    ///             assert_eq!(arrived.load(Ordering::Relaxed), participant.size());
+    ///         });
+    ///     })
+    ///     .expect("nobody else uses this pool");
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn run_with<F>(self, f: F)
     where
         F: Fn(&Participant<'_>) + Sync,
@@ -177,6 +200,24 @@ impl<'team> TeamExec<'team> {
     /// # Errors
     ///
     /// [`Error::InvalidSplit`] when `sizes` is empty, contains a zero or adds up to more than the team; nothing ran.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// let pool = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// Exec::new(&pool, 3)?
+    ///     .team(|team| {
+    ///         // Two participants for one half of the work, one for the other; both halves run at once.
+    ///         team.split(&[2, 1], |half, child| {
+    ///             child.run(|_index, size| assert_eq!(size, [2, 1][half]));
+    ///         })
+    ///     })
+    ///     .expect("nobody else uses this pool")?;
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
     pub fn split<F>(self, sizes: &[usize], f: F) -> Result<(), Error>
     where
         F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
