@@ -5,8 +5,10 @@
 //! leader should make itself, and `benchmarks/scaling` takes them as parameters.
 
 use crate::clock::{ticks, Clock};
+use crate::probe;
 use crate::stats;
 use crate::system;
+use serde::Serialize;
 use std::io;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
@@ -14,11 +16,22 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 struct Line(AtomicU64);
 
 /// How many lines are touched in one go.
-pub const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 const TURNS: u64 = 400;
 
+/// The round trip between the first two CPUs, in ns, and what lines cost there.
+#[derive(Serialize)]
+pub struct Lines {
+    pub round_trip_ns: f64,
+    /// What one more line costs.
+    pub store_gap_ns: f64,
+    pub load_gap_ns: f64,
+    pub touched: Vec<Touched>,
+}
+
 /// The median time, in ns, that so many stores or loads take until all are done.
+#[derive(Serialize)]
 pub struct Touched {
     pub lines: usize,
     pub stores_ns: f64,
@@ -26,8 +39,12 @@ pub struct Touched {
 }
 
 /// Measures both between the first two CPUs.
-pub fn measure(clock: &Clock, cpus: &[usize]) -> io::Result<Vec<Touched>> {
-    COUNTS.iter().map(|&lines| touched(clock, cpus, lines)).collect()
+pub fn measure(clock: &Clock, cpus: &[usize]) -> io::Result<Lines> {
+    let round_trip_ns = probe::round_trip(clock, cpus)?;
+    let touched: Vec<Touched> = COUNTS.iter().map(|&lines| touched(clock, cpus, lines)).collect::<io::Result<_>>()?;
+    let store_gap_ns = gap(&touched, |row| row.stores_ns);
+    let load_gap_ns = gap(&touched, |row| row.loads_ns);
+    Ok(Lines { round_trip_ns, store_gap_ns, load_gap_ns, touched })
 }
 
 fn touched(clock: &Clock, cpus: &[usize], count: usize) -> io::Result<Touched> {
@@ -73,20 +90,21 @@ fn touched(clock: &Clock, cpus: &[usize], count: usize) -> io::Result<Touched> {
 }
 
 /// The cost of one more line: the slope between a few and the most.
-pub fn gap(touched: &[Touched], time: impl Fn(&Touched) -> f64) -> f64 {
+fn gap(touched: &[Touched], time: impl Fn(&Touched) -> f64) -> f64 {
     let (few, most) = (&touched[2], &touched[touched.len() - 1]);
     (time(most) - time(few)) / (most.lines - few.lines) as f64
 }
 
 /// The table of `--lines`.
-pub fn table(touched: &[Touched], round_trip_ns: f64) -> String {
-    let mut text =
-        format!("round trip {round_trip_ns:.0} ns\n  {:>5} {:>12} {:>12}\n", "lines", "stores, ns", "loads, ns");
-    for row in touched {
+pub fn table(lines: &Lines) -> String {
+    let mut text = format!(
+        "round trip {:.0} ns\n  {:>5} {:>12} {:>12}\n",
+        lines.round_trip_ns, "lines", "stores, ns", "loads, ns"
+    );
+    for row in &lines.touched {
         text += &format!("  {:>5} {:>12.0} {:>12.0}\n", row.lines, row.stores_ns, row.loads_ns);
     }
-    let (stores, loads) = (gap(touched, |row| row.stores_ns), gap(touched, |row| row.loads_ns));
-    text + &format!("one more line: a store {stores:.1} ns, a load {loads:.1} ns\n")
+    text + &format!("one more line: a store {:.1} ns, a load {:.1} ns\n", lines.store_gap_ns, lines.load_gap_ns)
 }
 
 #[cfg(test)]
@@ -104,6 +122,5 @@ mod tests {
             })
             .collect();
         assert_eq!((gap(&rows, |row| row.stores_ns), gap(&rows, |row| row.loads_ns)), (20.0, 5.0));
-        assert!(table(&rows, 300.0).contains("a store 20.0 ns, a load 5.0 ns"));
     }
 }

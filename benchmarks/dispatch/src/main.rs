@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             Ok(never) => match never {},
             Err(error) => Err(format!("the CPU hog cannot start: {error}")),
         },
-        Ok(Command::Lines) => lines(),
+        Ok(Command::Run(options)) if options.lines => lines(&options),
         Ok(Command::Run(options)) => run(&options),
         Err(error) => Err(format!("{error} (see --help)")),
     };
@@ -48,16 +48,30 @@ fn main() -> ExitCode {
 }
 
 /// Measures what many lines cost, and runs nothing else.
-fn lines() -> Result<(), String> {
-    let cpus = system::cpus().map_err(|error| format!("the CPUs of this process are unknown: {error}"))?;
-    if cpus.len() < 2 {
-        return Err(format!("two CPUs are needed, this process may use {}", cpus.len()));
-    }
+fn lines(options: &Options) -> Result<(), String> {
     let clock = Clock::calibrate();
-    let measured = probe::round_trip(&clock, &cpus).and_then(|trip| Ok((trip, lines::measure(&clock, &cpus)?)));
-    let (trip, touched) = measured.map_err(|error| format!("the lines cannot be measured: {error}"))?;
-    print!("{}", lines::table(&touched, trip));
-    Ok(())
+    let measured =
+        lines::measure(&clock, &cpus()?).map_err(|error| format!("the lines cannot be measured: {error}"))?;
+    print!("{}", lines::table(&measured));
+    write_json(options, &measured)
+}
+
+/// The CPUs of this process, at least two.
+fn cpus() -> Result<Vec<usize>, String> {
+    let cpus = system::cpus().map_err(|error| format!("the CPUs of this process are unknown: {error}"))?;
+    match cpus.len() {
+        0 | 1 => Err(format!("two CPUs are needed, this process may use {}", cpus.len())),
+        _ => Ok(cpus),
+    }
+}
+
+fn write_json(options: &Options, report: &impl serde::Serialize) -> Result<(), String> {
+    let Some(path) = &options.json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let made = folder.map_or(Ok(()), std::fs::create_dir_all);
+    let written = made.and_then(|()| std::fs::write(path, text + "\n"));
+    written.map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 
 fn run(options: &Options) -> Result<(), String> {
@@ -77,10 +91,7 @@ fn run(options: &Options) -> Result<(), String> {
         return Err("no scenario has a name like that (see --list)".into());
     }
 
-    let cpus = system::cpus().map_err(|error| format!("the CPUs of this process are unknown: {error}"))?;
-    if cpus.len() < 2 {
-        return Err(format!("two CPUs are needed, this process may use {}", cpus.len()));
-    }
+    let cpus = cpus()?;
     if options.threads > cpus.len() {
         let count = cpus.len();
         return Err(format!("--threads takes at most the {count} CPUs of this process; the crowd scenarios use more"));
@@ -103,14 +114,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
     report.targets = targets::judge(&report);
     println!("{}", targets::table(&report.targets, report.machine.wake_ns));
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let made = folder.map_or(Ok(()), std::fs::create_dir_all);
-        let written = made.and_then(|()| std::fs::write(path, text + "\n"));
-        written.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
-    }
-    Ok(())
+    write_json(options, &report)
 }
 
 /// Runs the rounds of one case: a probe, then every arm, starting with another one each time.

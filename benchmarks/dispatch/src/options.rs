@@ -25,7 +25,6 @@ Usage: dispatch [OPTIONS]
 pub enum Command {
     Help,
     Hog(usize),
-    Lines,
     Run(Options),
 }
 
@@ -37,6 +36,7 @@ pub struct Options {
     pub pin_all: bool,
     pub openmp: String,
     pub json: Option<PathBuf>,
+    pub lines: bool,
     pub list: bool,
 }
 
@@ -64,6 +64,7 @@ pub fn parse() -> Result<Command, lexopt::Error> {
         pin_all: true,
         openmp: "libgomp.so.1".into(),
         json: None,
+        lines: false,
         list: false,
     };
     let mut parser = lexopt::Parser::from_env();
@@ -83,9 +84,9 @@ pub fn parse() -> Result<Command, lexopt::Error> {
             }
             Long("openmp") => options.openmp = parser.value()?.string()?,
             Long("json" | "output") => options.json = Some(parser.value()?.into()),
+            Long("lines") => options.lines = true,
             Long("list") => options.list = true,
             Long("help") | Short('h') => return Ok(Command::Help),
-            Long("lines") => return Ok(Command::Lines),
             Long("hog") => return Ok(Command::Hog(parser.value()?.parse()?)),
             other => return Err(other.unexpected()),
         }

@@ -40,7 +40,7 @@ impl Stats {
             stats.wakes += slot.leader.wakes.get();
             stats.leader_sleeps += slot.leader.sleeps.get();
             stats.worker_chunks += slot.owner.chunks.get();
-            stats.entered += slot.owner.entered.get();
+            stats.entered += slot.post.entered.get();
             stats.parks += slot.owner.parks.get();
         }
         stats

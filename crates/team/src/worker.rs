@@ -191,7 +191,7 @@ impl Worker<'_> {
         // From here to `leave` the section's closure, members and desk stay as they are.
         let job = self.slot.post.job();
         let desk = &self.inner.slots[job.home].desk;
-        self.slot.owner.entered.add(1);
+        self.slot.post.entered.add(1);
         let number = if self.inner.is_traced() { desk.number() } else { 0 };
         self.record(Kind::Enter, number);
         if job.group.relays() {
