@@ -32,7 +32,8 @@ lint: $(VENV)/.packages  ## formatters, linters, types, layers, dependencies: no
 bench: $(VENV)/.built  ## dispatch and call benchmarks against other runtimes, into out/
 	@mkdir -p $(OUTPUT)
 	@echo "==> Benchmarking dispatch (builds the peers on the first run)"
-	@cargo run --release --quiet --manifest-path benchmarks/dispatch/Cargo.toml -- --json $(OUTPUT)/dispatch.json
+	@cargo run --release --quiet --manifest-path benchmarks/dispatch/Cargo.toml -- --json $(OUTPUT)/dispatch.json \
+		$(if $(wildcard $(OUTPUT)/onetbb.so),--onetbb $(OUTPUT)/onetbb.so)
 	@echo "==> Benchmarking a section called from Python"
 	@$(BIN)/python benchmarks/python_call/python_call.py --json $(OUTPUT)/python_call.json
 

@@ -75,7 +75,7 @@ fn write_json(options: &Options, report: &impl serde::Serialize) -> Result<(), S
 }
 
 fn run(options: &Options) -> Result<(), String> {
-    let Arms { found, missing } = arms::all(&options.openmp);
+    let Arms { found, missing } = arms::all(&options.openmp, options.onetbb.as_deref());
     let arms: Vec<&dyn Arm> = found
         .iter()
         .map(Box::as_ref)

@@ -15,6 +15,7 @@ Usage: dispatch [OPTIONS]
   --scenarios A,B      only scenarios whose name contains one of these
   --pin all|floor      who is pinned in the quiet scenarios (default all)
   --openmp FILE        the OpenMP runtime to load (default libgomp.so.1)
+  --onetbb FILE        the library built from shims/onetbb.cpp (default none)
   --json PATH          write everything as JSON (also --output)
   --lines              measure what stores to, and loads of, many lines cost, and stop
   --list               name the arms and scenarios and stop
@@ -35,6 +36,7 @@ pub struct Options {
     pub scenarios: Vec<String>,
     pub pin_all: bool,
     pub openmp: String,
+    pub onetbb: Option<String>,
     pub json: Option<PathBuf>,
     pub lines: bool,
     pub list: bool,
@@ -63,6 +65,7 @@ pub fn parse() -> Result<Command, lexopt::Error> {
         scenarios: Vec::new(),
         pin_all: true,
         openmp: "libgomp.so.1".into(),
+        onetbb: None,
         json: None,
         lines: false,
         list: false,
@@ -83,6 +86,7 @@ pub fn parse() -> Result<Command, lexopt::Error> {
                 }
             }
             Long("openmp") => options.openmp = parser.value()?.string()?,
+            Long("onetbb") => options.onetbb = Some(parser.value()?.string()?),
             Long("json" | "output") => options.json = Some(parser.value()?.into()),
             Long("lines") => options.lines = true,
             Long("list") => options.list = true,

@@ -349,7 +349,7 @@ mod tests {
     }
 
     fn reduced(floor: [&[f64]; 2], own: [Result<Outcome, String>; 2]) -> ScenarioReport {
-        let found = arms::all("").found;
+        let found = arms::all("", None).found;
         let pick = |name: &str| found.iter().find(|arm| arm.name() == name).map(|arm| &**arm).expect("the arm exists");
         let case = &scenarios::all()[0];
         let rounds = floor

@@ -152,7 +152,7 @@ fn verdict(target: &Target, report: &Report) -> Option<Verdict> {
 }
 
 /// The peers, in the order of the columns, each named after its entries.
-const PEERS: [&str; 6] = ["0.1.3", "0.3.0", "fork_union", "rayon", "chili", "libgomp"];
+const PEERS: [&str; 7] = ["0.1.3", "0.3.0", "fork_union", "rayon", "chili", "libgomp", "onetbb"];
 
 fn peers(target: &Target, scenario: &ScenarioReport) -> BTreeMap<&'static str, f64> {
     let entries = |peer: &'static str| scenario.arms.iter().filter(move |arm| is_entry(target.arm, peer, &arm.name));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn every_target_names_a_scenario_and_arms_that_exist() {
-        let arms = arms::all("").found;
+        let arms = arms::all("", None).found;
         let cases = scenarios::all();
         let is_arm = |name: &str| arms.iter().any(|arm| arm.name() == name);
         for target in TARGETS {

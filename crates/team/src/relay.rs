@@ -1,8 +1,7 @@
-//! Relayed posts: the leader of a wide section posts to a few captains, each captain to its own group.
+//! Wide sections: members look for chunks near them only, and beyond [`FAN`] members captains post for the leader.
 //!
-//! A post costs the leader the transfer of one cache line, so that with sixty members the posts are the section. Beyond
-//! [`FAN`] members the section's list is cut into groups; the leader posts only to the first member of each, with the work
-//! of the whole group. A captain keeps its own part when it enters and posts the rest, to captains of smaller groups if
+//! Transfers of posted lines overlap, but with a hundred members the posts are the section all the same. So the section's
+//! list is cut into groups; the leader posts only to the first member of each, the captain, with the work of the whole group. A captain keeps its own part when it enters and posts the rest, to captains of smaller groups if
 //! there are many.
 //!
 //! What was not relayed yet is still in the captain's word, so taking chunks from there revokes a whole group, and nobody
@@ -15,8 +14,18 @@ use crate::slot::{Job, Post};
 use crate::sync::mutated;
 use crate::word::Word;
 
-/// The most members that one participant posts to. A relay costs a transfer more and saves all but these stores.
-pub(crate) const FAN: usize = 8;
+/// The most members that one participant posts to. A relay costs a transfer and an entry more, in which a leader posts to
+/// about thirty members itself (`benchmarks/scaling`).
+pub(crate) const FAN: usize = 32;
+
+/// Beyond so many members a section is wide: with one chunk each, a member looks for chunks at so many others.
+const NEAR: usize = 8;
+
+/// Whether members must know their positions in the list, to look near them and to relay.
+#[inline(always)]
+pub(crate) fn is_wide(members: &[u16]) -> bool {
+    members.len() > fan().min(NEAR)
+}
 
 /// The same, where a model can change it: models have two workers.
 #[cfg(not(loom))]
@@ -89,11 +98,11 @@ impl Group {
     }
 
     /// Where the captain looks for chunks, its own group first, then round the list: at everybody when participants have
-    /// `several` chunks each, else as far as the next captains, so that an empty section of many does not cost each a look
-    /// at all.
+    /// `several` chunks each, else at its group and the next few, so that an empty section of many does not cost each a
+    /// look at all.
     pub(crate) fn reach<'m>(self, members: &'m [u16], several: bool) -> impl Iterator<Item = u16> + 'm {
         let others = members.len() - 1;
-        let reach = if several { others } else { others.min(fan().max(self.count - 1)) };
+        let reach = if several { others } else { others.min(fan().min(NEAR).max(self.count - 1)) };
         let (before, after) = members.split_at(self.first);
         after[1..].iter().chain(before).copied().take(reach)
     }
@@ -205,11 +214,11 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_posts_to_at_most_eight_and_their_captains_to_the_rest() {
+    fn a_leader_posts_to_at_most_so_many_and_their_captains_to_the_rest() {
         for workers in [9, 15, 63, 127, 300] {
             let (inner, members) = pool(workers);
             post_gang(&inner, &members, &job(false));
-            assert_eq!(posted(&inner).len(), FAN);
+            assert_eq!(posted(&inner).len(), workers.min(FAN));
             for position in 0..workers {
                 let post = &inner.slots[position].post;
                 let word = post.load(Ordering::Acquire);
@@ -266,18 +275,19 @@ mod tests {
     #[test]
     fn chunks_stolen_before_a_captain_enters_are_not_dealt() {
         for steal in 1..10 {
-            let (inner, members) = pool(63);
-            let (taken, stolen) = entered(&inner, &members, &Shares::even(64, 64), steal);
+            let (inner, members) = pool(4 * FAN);
+            let chunks = Shares::even(4 * FAN + 1, 4 * FAN + 1);
+            let (taken, stolen) = entered(&inner, &members, &chunks, steal);
             let mut all = [taken.concat(), stolen].concat();
             all.sort_unstable();
-            assert_eq!(all, (1..64).collect::<Vec<_>>());
+            assert_eq!(all, (1..=4 * FAN).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn emptying_a_captains_word_revokes_its_whole_group() {
-        let (inner, members) = pool(63);
-        post_chunks(&inner, &members, &job(false), &Shares::even(64, 64));
+        let (inner, members) = pool(8 * FAN);
+        post_chunks(&inner, &members, &job(false), &Shares::even(8 * FAN + 1, 8 * FAN + 1));
         let captain = posted(&inner)[1];
         let post = &inner.slots[captain].post;
         let open = post.load(Ordering::Acquire);

@@ -67,7 +67,7 @@ impl Leader<'_> {
         let participants = (members.len() + 1).min(chunks.count);
         let members = &members[..participants - 1];
         let (home, desk, number, epoch) = self.open(members);
-        let relayed = self.relays(members);
+        let wide = self.is_wide(members);
         let several = chunks.count > participants;
         let job = Job {
             call,
@@ -75,12 +75,12 @@ impl Leader<'_> {
             base: chunks.base,
             extra: chunks.extra,
             home: usize::from(members[0]),
-            steal: several || (participants > 2 && !relayed),
+            steal: several || (participants > 2 && !wide),
             group: Group::NONE,
         };
         let (each, longer) = (chunks.count / participants, chunks.count % participants);
         let own = each + usize::from(longer > 0);
-        if relayed {
+        if wide {
             relay::post_chunks(self.inner, members, &job, &Shares::even(chunks.count, participants));
         } else {
             let mut lo = own;
@@ -174,7 +174,7 @@ impl Leader<'_> {
         let (home, desk, number, epoch) = self.open(members);
         let group = Group::NONE;
         let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false, group };
-        if self.relays(members) {
+        if self.is_wide(members) {
             relay::post_gang(self.inner, members, &job);
         } else {
             for (at, &id) in members.iter().enumerate() {
@@ -199,10 +199,10 @@ impl Leader<'_> {
         }
     }
 
-    /// Whether captains post to most of the members. Sleeping members are posted to directly: the debt and the tree of wakes
-    /// look for open shares, and a wake costs more than all posts.
-    fn relays(&self, members: &[u16]) -> bool {
-        members.len() > relay::fan() && !self.inner.parking.any_parked(members)
+    /// Whether members learn their positions, and captains may post. Sleeping members are posted to directly: the debt and
+    /// the tree of wakes look for open shares, and a wake costs more than all posts.
+    fn is_wide(&self, members: &[u16]) -> bool {
+        relay::is_wide(members) && !self.inner.parking.any_parked(members)
     }
 
     fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64, u32) {

@@ -295,11 +295,7 @@ impl Slot {
     pub(crate) fn new() -> Self {
         Slot {
             post: OwnLine(Post::new()),
-            owner: OwnLine(OwnerLine {
-                chunks: Tally::new(),
-                parks: Tally::new(),
-                barrier: AtomicU64::new(0),
-            }),
+            owner: OwnLine(OwnerLine { chunks: Tally::new(), parks: Tally::new(), barrier: AtomicU64::new(0) }),
             leader: OwnLine(LeaderLine {
                 sections: Tally::new(),
                 gangs: Tally::new(),

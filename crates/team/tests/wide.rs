@@ -9,8 +9,8 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 use threadteam::{Exec, Pool};
 
-/// Members beyond one leader's eight: two, a group each, and groups of groups.
-const WIDTHS: [usize; 3] = [11, 24, 90];
+/// Sections whose members know their positions, whose captains have a member each, and groups of two or three.
+const WIDTHS: [usize; 3] = [11, 50, 90];
 
 fn nz(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).unwrap()

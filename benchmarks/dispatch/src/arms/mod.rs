@@ -3,6 +3,7 @@
 mod chili;
 mod floor;
 mod fork_union;
+mod onetbb;
 mod openmp;
 mod ours;
 mod rayon;
@@ -85,7 +86,7 @@ pub struct Arms {
 }
 
 /// Every arm, in the order of the tables.
-pub fn all(openmp_library: &str) -> Arms {
+pub fn all(openmp_library: &str, onetbb_library: Option<&str>) -> Arms {
     let mut found: Vec<Box<dyn Arm>> = vec![Box::new(serial::Serial), Box::new(floor::Floor)];
     found.extend(ours::arms());
     found.push(Box::new(ours::Sized));
@@ -98,6 +99,11 @@ pub fn all(openmp_library: &str) -> Arms {
     match openmp::OpenMp::load(openmp_library) {
         Ok(arm) => found.push(Box::new(arm)),
         Err(reason) => missing.push(("openmp".to_string(), reason)),
+    }
+    match onetbb_library.map(onetbb::load) {
+        Some(Ok(arms)) => found.extend(arms),
+        Some(Err(reason)) => missing.push(("onetbb".to_string(), reason)),
+        None => missing.push(("onetbb".to_string(), "no --onetbb was given".to_string())),
     }
     Arms { found, missing }
 }
@@ -119,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_arm_runs_every_part_once() {
-        for arm in all("libgomp.so.1").found {
+        for arm in all("libgomp.so.1", None).found {
             let visited = arm.with(3, &mut |section| {
                 for parts in 0..12 {
                     let runs: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_names_of_the_arms_differ() {
-        let arms = all("libgomp.so.1").found;
+        let arms = all("libgomp.so.1", None).found;
         let mut names: Vec<&str> = arms.iter().map(|arm| arm.name()).collect();
         names.sort_unstable();
         names.dedup();
@@ -145,9 +151,10 @@ mod tests {
 
     #[test]
     fn a_library_that_is_not_there_is_named_as_missing() {
-        let missing = all("libnosuchopenmp.so.7").missing;
-        assert_eq!(missing.len(), 1);
+        let missing = all("libnosuchopenmp.so.7", Some("libnosuchtbb.so.9")).missing;
+        assert_eq!(missing.len(), 2);
         assert!(missing[0].1.contains("libnosuchopenmp.so.7"), "{}", missing[0].1);
+        assert!(missing[1].1.contains("libnosuchtbb.so.9"), "{}", missing[1].1);
     }
 
     #[test]
