@@ -12,6 +12,7 @@ mod stage;
 mod threadteam_013;
 mod threadteam_030;
 mod token;
+mod word;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -87,7 +88,7 @@ pub struct Arms {
 
 /// Every arm, in the order of the tables.
 pub fn all(openmp_library: &str, onetbb_library: Option<&str>) -> Arms {
-    let mut found: Vec<Box<dyn Arm>> = vec![Box::new(serial::Serial), Box::new(floor::Floor)];
+    let mut found: Vec<Box<dyn Arm>> = vec![Box::new(serial::Serial), Box::new(floor::Floor), Box::new(word::BareWord)];
     found.extend(ours::arms());
     found.push(Box::new(ours::Sized));
     found.extend(threadteam_013::arms());
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn every_arm_runs_every_part_once() {
         for arm in all("libgomp.so.1", None).found {
-            let visited = arm.with(3, &mut |section| {
+            let visited = arm.with(2, &mut |section| {
                 for parts in 0..12 {
                     let runs: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
                     section.run(parts, &|part| {
