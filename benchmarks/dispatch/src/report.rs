@@ -155,7 +155,7 @@ pub fn reduce(case: &Case, arms: &[&dyn Arm], rounds: &[Round], company: f64) ->
         metric: match case.metric {
             Metric::Overhead => "time over the ideal, ns",
             Metric::Total => "time, ns",
-            Metric::IdleCpu => "CPU time in 2 s, ns",
+            Metric::IdleCpu => "CPU time in 1 s, ns",
         },
         rounds: rounds.len(),
         company,

@@ -122,7 +122,7 @@ impl Case {
     pub fn rounds_of(&self, all: usize) -> usize {
         let rounds = ((all as f64 * self.rounds).ceil() as usize).max(1);
         if self.metric == Metric::IdleCpu {
-            rounds.min(2)
+            1
         } else {
             rounds
         }
@@ -174,7 +174,7 @@ pub fn all() -> Vec<Case> {
         Case {
             metric: Metric::IdleCpu,
             versus_serial: false,
-            ..Case::disturbed("idle", "CPU time of an open pool while its owner sleeps for 2 s", Body::Empty)
+            ..Case::disturbed("idle", "CPU time of an open pool while its owner sleeps for 1 s", Body::Empty)
         },
         Case {
             metric: Metric::IdleCpu,

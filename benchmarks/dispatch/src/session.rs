@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long an idle pool is watched.
-pub const IDLE: Duration = Duration::from_secs(2);
+pub const IDLE: Duration = Duration::from_secs(1);
 
 /// Sections in a batch.
 const BATCH: usize = 20;
