@@ -5,6 +5,7 @@ Each process interrupts itself while a section runs that would never end by itse
 
 from __future__ import annotations
 
+import pytest
 from script import run
 
 PREAMBLE = """
@@ -139,6 +140,40 @@ threading.Timer(0.2, interrupt).start()
 interrupted(section)
 """
     assert outcome(code) == ["interrupted", "usable"]
+
+
+WAITING = """
+other = tt.Pool(2, acquire_timeout=1e6)
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with other.exec().team():
+        held.set()
+        done.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+threading.Timer(0.1, interrupt).start()
+WAIT
+done.set()
+holder.join()
+assert other.stats().refused_interrupted == 1
+other.exec().broadcast(lambda index: None)
+other.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "interrupted(lambda: other.exec().broadcast(lambda index: None))",
+        "interrupted(lambda: other.exec().team(lambda team: None))",
+        "interrupted(other.exec().team().__enter__)",
+    ],
+)
+def test_waiting_for_members_is_interrupted(wait: str) -> None:
+    assert outcome(WAITING.replace("WAIT", wait)) == ["interrupted", "usable"]
 
 
 def test_waiting_for_a_team_is_interrupted() -> None:

@@ -284,15 +284,18 @@ def test_domains_are_refused_with_what_to_do_instead(domains: Any) -> None:
 def test_the_environment_is_not_asked_when_a_wait_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THREADTEAM_SPIN", "5ms")
     with tt.Pool(1, wait=tt.WaitPolicy(idle_spin=0.25)) as pool:
-        assert pool.wait_policy == tt.WaitPolicy(0.25)
+        assert pool.wait_policy == tt.WaitPolicy(idle_spin=0.25)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="acquire_timeout must be a time in seconds"):
         tt.Pool(2, acquire_timeout=value)
-    with pytest.raises(ValueError, match="idle_spin must be a time in seconds"):
-        tt.WaitPolicy(value)
+    for name in ("spin", "park_after", "idle_spin"):
+        with pytest.raises(ValueError, match=f"{name} must be a time in seconds"):
+            tt.WaitPolicy(**{name: value})  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"{name} must be a time in seconds"):
+            tt.WaitOverride(**{name: value})  # type: ignore[arg-type]
 
 
 def test_idle_workers_can_be_released() -> None:

@@ -144,7 +144,7 @@ def test_a_token_of_one_has_a_team_of_one() -> None:
 def test_a_waiting_policy_holds_for_its_scope(pool: tt.Pool) -> None:
     with pool.exec().team(wait=tt.WaitOverride(idle_spin=0.5)) as team:
         assert team.policy.idle_spin == 0.5
-        with team.with_wait(tt.WaitPolicy(0.0)) as patient:
+        with team.with_wait(tt.WaitPolicy(idle_spin=0.0)) as patient:
             assert patient.policy.idle_spin == 0.0
             patient.run(lambda index, size: None)
         assert team.policy.idle_spin == 0.5

@@ -1,5 +1,6 @@
 //! Where tokens come from: a runtime pool, in the hands of a `Pool` or moved into a `Team`, and the root tokens out now.
 
+use crate::attach::attached;
 use crate::errors::{self, raise};
 use crate::flow;
 use crate::life;
@@ -8,6 +9,7 @@ use crate::trace::PyTrace;
 use pyo3::prelude::*;
 use std::mem;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -185,6 +187,7 @@ impl Home {
                 continue;
             }
             if !wait {
+                self.count_busy();
                 return Err(errors::refused(py, "Refused", operation, Refused::Busy));
             }
             if holds {
@@ -197,6 +200,13 @@ impl Home {
             // No lock is held off the interpreter: a fork would leave it held in the child.
             py.detach(|| self.lead_given_up.wait(heard, Some(Duration::from_millis(50))));
             py.check_signals()?;
+        }
+    }
+
+    /// The team counts the refusal of a root token: its own is out.
+    fn count_busy(&self) {
+        if let Owner::Team(team) = &*lock(&self.owner) {
+            drop(team.try_exec(1));
         }
     }
 
@@ -291,7 +301,18 @@ impl Home {
         let Owner::Pool(pool) = mem::replace(&mut *lock(&self.owner), Owner::Moving) else {
             return Err(self.gone(py, "Pool.into_team()"));
         };
-        match py.detach(|| pool.into_team_with(width.get(), wait)) {
+        let interrupted = Mutex::new(None);
+        let look = || {
+            let outcome = attached(|py| py.check_signals());
+            let ends = outcome.is_err();
+            *lock(&interrupted) = outcome.err();
+            if ends {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        match py.detach(|| pool.into_team_unless(width.get(), wait, &look)) {
             Ok(team) => {
                 let team = Box::new(team);
                 self.core.store(ptr::from_ref(team.pool()).cast_mut(), Ordering::Relaxed);
@@ -313,7 +334,8 @@ impl Home {
                     unsafe { root.thaw(exec.map(|exec| mem::transmute::<Exec<'_>, Exec<'static>>(exec))) };
                 }
                 *lock(&self.owner) = Owner::Pool(pool);
-                Err(errors::refused(py, "IntoTeamError", &what, reason))
+                let interrupted = lock(&interrupted).take();
+                Err(interrupted.unwrap_or_else(|| errors::refused(py, "IntoTeamError", &what, reason)))
             }
         }
     }

@@ -13,14 +13,13 @@ use crate::stack;
 use crate::stats::PyPoolStats;
 use crate::team::PyTeam;
 use crate::trace::PyTrace;
-use crate::wait::{override_of, spin_of_environment, PyWaitPolicy};
+use crate::wait::{override_of, policy_of, PyWaitPolicy};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 use threadteam::{Pool, Qos};
 
 /// Participants beyond this are a mistake on any machine, and thread stacks would fill the address space.
@@ -118,10 +117,8 @@ impl PyPool {
             .system_name(move |index| format!("{worker_title}-{index}"))
             .on_stop(|_| attach::let_go())
             .acquire_timeout(seconds(acquire_timeout, "acquire_timeout")?)
-            .pin_participants(pin_participants);
-        if let Some(spin) = spin_of(wait)? {
-            builder = builder.idle_spin(spin);
-        }
+            .pin_participants(pin_participants)
+            .wait(policy_of(wait)?);
         let stack_size = stack_size.filter(|given| !given.is_none());
         builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
         let costs = dispatch_costs.copied().map_or_else(|| PyDispatchCosts::host_default(py), Ok)?;
@@ -354,15 +351,6 @@ fn stack_of(given: &Bound<'_, PyAny>) -> PyResult<usize> {
         )));
     }
     Ok(bytes)
-}
-
-/// How long idle members of a new pool spin; none for the runtime's own default.
-fn spin_of(wait: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
-    if wait.is_none_or(|given| given.is_none()) {
-        return spin_of_environment();
-    }
-    let default = threadteam::WaitPolicy::DEFAULT;
-    Ok(Some(default.with(override_of(wait)?).idle_spin()))
 }
 
 fn qos_of(name: &str) -> PyResult<Qos> {

@@ -7,6 +7,7 @@ use crate::life;
 use crate::stack;
 use crate::token::{Entry, Held};
 use pyo3::prelude::*;
+use std::ops::ControlFlow;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use threadteam::Exec;
 
@@ -77,11 +78,15 @@ fn lead_at_exit<T: Held, R: Send>(
 }
 
 /// Looks for signals on behalf of the section that the calling thread leads.
-fn look() {
+fn look() -> ControlFlow<()> {
     flow::look_for_signals_of_led_section();
+    if flow::led_section_stopped() {
+        return ControlFlow::Break(());
+    }
+    ControlFlow::Continue(())
 }
 
-static LOOK: fn() = look;
+static LOOK: fn() -> ControlFlow<()> = look;
 
 /// The token for one section, whose leader looks for signals while it waits. A worker never handles signals.
 pub(crate) fn watched<'a>(exec: &'a mut Exec<'static>) -> Exec<'a> {

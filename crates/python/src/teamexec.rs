@@ -4,10 +4,10 @@ use crate::body::{Body, Signature};
 use crate::callable::Callable;
 use crate::costs;
 use crate::errors::{raise, refused};
-use crate::flow::{self, Flow};
+use crate::flow::{self, Flow, Leading};
 use crate::home::Home;
 use crate::numbers::{self, at_least_one, length};
-use crate::section::lead;
+use crate::section::{lead, watched};
 use crate::single::never_copied;
 use crate::token::{End, Entry, Held, Token};
 use crate::wait::{override_of, PyWaitPolicy};
@@ -373,7 +373,13 @@ impl TeamScope {
         let over = self.over;
         let token = self.token.lend(py, "with Exec.team()", name, |exec: &'static mut Exec<'static>| {
             // May wait for busy members, and starts the workers at first use.
-            let reserved = py.detach(|| home.map_or(Ok(()), |home| home.start()).map(|()| exec.reserve(over)));
+            let flow = Flow::new(0, ptr::null(), None);
+            let reserved = py.detach(|| {
+                let _leading = Leading::enter(&flow);
+                home.map_or(Ok(()), |home| home.start()).map(|()| watched(exec).into_reserved(over))
+            });
+            // A signal that came meanwhile.
+            flow.finish(py)?;
             let reserved = reserved.map_err(|error| crate::errors::from_core(py, &error))?;
             let mut reserved = Box::new(reserved.map_err(|reason| refused(py, "Refused", "Exec.team()", reason))?);
             // SAFETY: the reservation stays in its box, which is dropped after the team that borrows it.

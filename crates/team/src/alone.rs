@@ -32,8 +32,9 @@ impl<'a> Alone<'a> {
         }
         let since = inner.now_ns();
         let gap = since.saturating_sub(inner.debt.last_end.load(Ordering::Relaxed));
-        let forget = gap > inner.settings.wait.idle_spin().as_nanos() as u64;
+        let forget = u128::from(gap) > inner.settings.wait.idle_spin().as_nanos();
         let debt = if forget { 0 } else { inner.debt.ns.load(Ordering::Relaxed) };
+        inner.debt.sections.store(inner.debt.sections.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let mut alone = Alone { inner, members, home, since, debt, woke: false };
         // Without an estimate the last section is the best guess at this one.
         let likely = if estimate > 0 { estimate } else { inner.debt.last_length.load(Ordering::Relaxed) };

@@ -6,6 +6,7 @@
 
 use crate::fork::ForkLock;
 use crate::sync::{at, mutated, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
+use crate::wait::Waits;
 use crate::word::Word;
 use std::any::Any;
 
@@ -22,14 +23,21 @@ pub(crate) struct Board {
     pub(crate) number: AtomicU64,
 }
 
+/// Where the leader says which barrier it reached, and what it did there.
+#[derive(Debug)]
+pub(crate) struct LeaderBarrier {
+    /// Tag and sequence number.
+    pub(crate) reached: AtomicU64,
+    pub(crate) waits: Waits,
+}
+
 /// One leader's shared words.
 #[derive(Debug)]
 pub(crate) struct Desk {
     /// The leader's own chunks, empty between sections.
     pub(crate) range: OwnLine<AtomicU64>,
     board: OwnLine<Board>,
-    /// The leader's last barrier: tag and sequence number.
-    pub(crate) barrier: OwnLine<AtomicU64>,
+    pub(crate) barrier: OwnLine<LeaderBarrier>,
     /// Participants that sleep at a barrier; the word they sleep on.
     pub(crate) barrier_waiters: OwnLine<AtomicUsize>,
     pub(crate) barrier_bed: Futex,
@@ -46,7 +54,7 @@ impl Desk {
                 cancelled: AtomicBool::new(false),
                 number: AtomicU64::new(0),
             }),
-            barrier: OwnLine(AtomicU64::new(0)),
+            barrier: OwnLine(LeaderBarrier { reached: AtomicU64::new(0), waits: Waits::new() }),
             barrier_waiters: OwnLine(AtomicUsize::new(0)),
             barrier_bed: Futex::new(0),
             panic: ForkLock::new(None),

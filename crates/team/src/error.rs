@@ -75,6 +75,9 @@ pub enum Refused {
     /// The caller is a worker of the token's pool and would occupy a slot that the participants need.
     #[error("the caller is a worker of the token's pool and would occupy a participant's slot")]
     CallerInPool,
+    /// The caller's wait hook ended its wait for participants.
+    #[error("the wait for the participants was ended by the caller's hook")]
+    Interrupted,
     /// Not every participant could be had within the pool's `acquire_timeout`.
     #[error("the participants could not all be reserved within the acquisition timeout")]
     Unavailable,

@@ -1,9 +1,11 @@
 //! The token: `budget` slots of one pool.
 
+use crate::acquire::Hook;
 use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass};
 use crate::error::{Error, Refused};
 use crate::foreign::{dispatch_chunks, Foreign};
 use crate::free::Claim;
+use crate::idle::WaitScope;
 use crate::inner::Inner;
 use crate::ledger::Ticket;
 use crate::pin::{self, Placed};
@@ -13,11 +15,11 @@ use crate::reserve::Lead;
 use crate::section::{Chunks, Leader};
 use crate::share::Shares;
 use crate::slot::Call;
-use crate::team::{SpinScope, TeamExec};
-use crate::trace::{Kind, Trace};
+use crate::team::TeamExec;
+use crate::trace::Trace;
 use crate::word::MAX_CHUNKS;
 use std::num::NonZeroUsize;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +75,9 @@ pub struct Exec<'p> {
     fork_child: bool,
     /// Whether a team scope of it is a root scope, when it carries a team.
     root: bool,
-    hook: Option<&'p (dyn Fn() + Sync)>,
+    hook: Option<Hook<'p>>,
+    /// How its leader waits.
+    wait: &'p WaitPolicy,
     /// Serial time of the next section in nanoseconds, 0 if unknown.
     estimate: u64,
     /// Where its tasks are counted, in tests.
@@ -92,6 +96,7 @@ impl<'p> Exec<'p> {
             fork_child: false,
             root: false,
             hook: None,
+            wait: &WaitPolicy::DEFAULT,
             estimate: 0,
             ticket: Ticket::NONE,
             _lead: None,
@@ -105,7 +110,8 @@ impl<'p> Exec<'p> {
     /// [`Error::ZeroBudget`] for a budget of zero.
     pub fn new(pool: &'p Pool, budget: usize) -> Result<Exec<'p>, Error> {
         let budget = NonZeroUsize::new(budget).ok_or(Error::ZeroBudget)?.min(pool.width());
-        Ok(Exec { place: Place::Pool(pool), budget, ticket: Ticket::root(budget), ..Exec::serial() })
+        let (wait, ticket) = (&pool.inner().settings.wait, Ticket::root(budget));
+        Ok(Exec { place: Place::Pool(pool), budget, wait, ticket, ..Exec::serial() })
     }
 
     /// A token whose sections another execution system dispatches; `budget` is clamped to its width.
@@ -116,21 +122,23 @@ impl<'p> Exec<'p> {
     }
 
     /// A root token of a persistent team.
-    pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], lead: Lead<'p>) -> Exec<'p> {
+    pub(crate) fn of_team(pool: &'p Pool, members: &'p [u16], wait: &'p WaitPolicy, lead: Lead<'p>) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
         let ticket = Ticket::root(budget);
-        Exec { place: Place::Team(pool, members), budget, root: true, ticket, _lead: Some(lead), ..Exec::serial() }
+        let place = Place::Team(pool, members);
+        Exec { place, budget, root: true, wait, ticket, _lead: Some(lead), ..Exec::serial() }
     }
 
     /// The token of a team's members, for as long as the team's own is borrowed.
     pub(crate) fn of_members(
         pool: &'p Pool,
         members: &'p [u16],
-        hook: Option<&'p (dyn Fn() + Sync)>,
+        wait: &'p WaitPolicy,
+        hook: Option<Hook<'p>>,
         ticket: Ticket,
     ) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
-        Exec { place: Place::Team(pool, members), budget, hook, ticket, ..Exec::serial() }
+        Exec { place: Place::Team(pool, members), budget, wait, hook, ticket, ..Exec::serial() }
     }
 
     /// Where this token's tasks are counted.
@@ -156,17 +164,24 @@ impl<'p> Exec<'p> {
         self.ticket.root_number()
     }
 
-    /// What a reservation of this token's members starts from: its pool, the members that it carries, its hook.
+    /// What a reservation of this token's members starts from: its pool, and the members that it carries.
     #[allow(clippy::type_complexity)]
-    pub(crate) fn to_reserve(
-        &self,
-    ) -> Result<(Option<&'p Pool>, Option<&'p [u16]>, Option<&'p (dyn Fn() + Sync)>), Refused> {
+    pub(crate) fn to_reserve(&self) -> Result<(Option<&'p Pool>, Option<&'p [u16]>), Refused> {
         match self.place {
-            Place::Here => Ok((None, None, self.hook)),
-            Place::Pool(pool) => Ok((Some(pool), None, self.hook)),
-            Place::Team(pool, members) => Ok((Some(pool), Some(members), self.hook)),
+            Place::Here => Ok((None, None)),
+            Place::Pool(pool) => Ok((Some(pool), None)),
+            Place::Team(pool, members) => Ok((Some(pool), Some(members))),
             Place::Foreign(_) => Err(Refused::Unavailable),
         }
+    }
+
+    pub(crate) fn hook(&self) -> Option<Hook<'p>> {
+        self.hook
+    }
+
+    /// How the leader of this token's sections waits.
+    pub(crate) fn wait(&self) -> &'p WaitPolicy {
+        self.wait
     }
 
     /// The slots of this token.
@@ -182,6 +197,18 @@ impl<'p> Exec<'p> {
             // Children, loans and sub-teams keep the placement of their root.
             Place::Team(pool, _) => pool.pin_participants() && self.root,
             Place::Here | Place::Foreign(_) => false,
+        }
+    }
+
+    /// At the entry of a root scope, how many CPUs there are is decided anew. Children, loans and sub-teams keep that.
+    pub(crate) fn enter_root_scope(&self, inner: &Inner) {
+        let is_root = match self.place {
+            Place::Pool(_) => !self.fork_child,
+            Place::Team(..) => self.root,
+            Place::Here | Place::Foreign(_) => false,
+        };
+        if is_root {
+            inner.crowd.decide(inner);
         }
     }
 
@@ -238,6 +265,7 @@ impl<'p> Exec<'p> {
             fork_child: self.fork_child,
             root: self.root,
             hook: self.hook,
+            wait: self.wait,
             estimate: self.estimate,
             ticket: self.ticket.clone(),
             _lead: None,
@@ -270,9 +298,11 @@ impl<'p> Exec<'p> {
         self
     }
 
-    /// Calls `hook` about every 50 ms while the calling thread waits at a join of this token or of one lent from it.
+    /// Calls `hook` about every 50 ms while the calling thread waits: at a join of this token or of one lent from it, or for
+    /// members of a team or a broadcast. `Break` gives such members up with [`Refused::Interrupted`]; a join has to wait for
+    /// who is inside, whatever the hook says.
     #[inline]
-    pub fn with_wait_hook<'q>(self, hook: &'q (dyn Fn() + Sync)) -> Exec<'q>
+    pub fn with_wait_hook<'q>(self, hook: &'q (dyn Fn() -> ControlFlow<()> + Sync)) -> Exec<'q>
     where
         'p: 'q,
     {
@@ -386,7 +416,7 @@ impl<'p> Exec<'p> {
         // Jobs are worth a wake unless their caller says how long they take: the leader looks at its debt between jobs
         // only, and the first may be the longest.
         let this = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
-        let hook = this.hook;
+        let (hook, wait) = (this.hook, this.wait);
         let ticket = this.ticket.clone();
         let _leads = ticket.lead();
         let child = move |place: Place<'_>, job: usize| {
@@ -400,7 +430,7 @@ impl<'p> Exec<'p> {
             let budget = NonZeroUsize::new(budget).unwrap_or(NonZeroUsize::MIN);
             let ticket = ticket.derive("a job", budget);
             let _task = ticket.enter();
-            f(job, Exec { place, budget, fork_child: true, hook, ticket, ..Exec::serial() });
+            f(job, Exec { place, budget, fork_child: true, hook, wait, ticket, ..Exec::serial() });
         };
         // A member takes the first chunk of its own block, so with as many jobs as tasks job `k` starts on the member that
         // leads its share.
@@ -500,7 +530,7 @@ impl<'p> Exec<'p> {
         F: Fn(Range<usize>) + Sync,
     {
         let (call, data) = erase_range(f);
-        let leader = Leader { inner, hook: self.hook, estimate: self.estimate };
+        let leader = Leader { inner, hook: self.hook, wait: self.wait, estimate: self.estimate };
         // SAFETY: `f` outlives the call and is `Sync`; `members` are claimed by this token and at least one; every caller
         // passes at least two chunks.
         unsafe { leader.claimed(members, chunks, call, data) };
@@ -555,12 +585,7 @@ impl<'p> Exec<'p> {
     where
         F: Fn(usize) + Sync,
     {
-        if let Err(refused) = self.refusal() {
-            if let Place::Pool(pool) = self.place {
-                pool.inner().record(Kind::Refuse, self.budget.get() as u64);
-            }
-            return Err(refused);
-        }
+        self.refusal().inspect_err(|&reason| self.count_refusal(reason))?;
         let _leads = self.ticket.lead();
         let f = |index| {
             let _task = self.ticket.enter();
@@ -573,7 +598,7 @@ impl<'p> Exec<'p> {
         let gang = |inner: &Inner, members: &[u16]| {
             let share = |index, _size| f(index);
             let (call, data) = erase_share(&share);
-            let leader = Leader { inner, hook: self.hook, estimate: 0 };
+            let leader = Leader { inner, hook: self.hook, wait: self.wait, estimate: 0 };
             // SAFETY: `share` outlives the call and is `Sync`; `members` are claimed and not empty.
             unsafe { leader.gang(members, call, data) };
         };
@@ -583,7 +608,7 @@ impl<'p> Exec<'p> {
             Place::Team(pool, members) => gang(pool.running(), members),
             Place::Pool(pool) => {
                 let inner = pool.running();
-                let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
+                let claim = inner.acquire(self.budget.get() - 1, self.wait, self.hook)?;
                 let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 gang(inner, held.ids);
             }
@@ -603,6 +628,12 @@ impl<'p> Exec<'p> {
             Place::Pool(_) if self.fork_child => Err(Refused::ForkChild),
             Place::Pool(pool) if pool.is_worker() => Err(Refused::CallerInPool),
             _ => Ok(()),
+        }
+    }
+
+    fn count_refusal(&self, reason: Refused) {
+        if let Place::Pool(pool) = self.place {
+            pool.inner().refuse(reason, self.budget.get());
         }
     }
 
@@ -637,26 +668,28 @@ impl<'p> Exec<'p> {
             }
             Place::Foreign(_) => Err(Refused::Unavailable),
             Place::Pool(pool) | Place::Team(pool, _) if self.is_serial() => {
-                let team = TeamExec::alone(pool.wait_policy().with(over), pool.dispatch_costs());
+                let team = TeamExec::alone(self.wait.with(over), pool.dispatch_costs());
                 Ok(f(team.counted_by(&self.ticket)))
             }
             Place::Team(pool, members) => {
                 let inner = pool.running();
+                self.enter_root_scope(inner);
                 if self.places_members() {
                     pin::place_members(inner, members, self.hook);
                 }
-                let team = TeamExec::new(pool, members, pool.wait_policy(), pool.dispatch_costs(), self.hook);
+                let team = TeamExec::new(pool, members, *self.wait, pool.dispatch_costs(), self.hook);
                 Ok(f(team.with_wait(over).counted_by(&self.ticket)))
             }
             Place::Pool(pool) => {
                 let inner = pool.running();
-                let claim = inner.acquire(self.budget.get() - 1).ok_or(Refused::Unavailable)?;
+                let claim = inner.acquire(self.budget.get() - 1, self.wait, self.hook)?;
                 let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
-                let policy = pool.wait_policy().with(over);
+                self.enter_root_scope(inner);
+                let policy = self.wait.with(over);
                 // Dropped before `held`: members leave the reservation with their own masks.
                 let _placed = self.places_members().then(|| Placed::enter(inner, held.ids, self.hook));
                 // Dropped before `held`: the members' idle interval begins under this policy.
-                let _scope = (over != WaitOverride::new()).then(|| SpinScope::enter(inner, held.ids, policy, true));
+                let _scope = reserve_wait(inner, held.ids, &policy, over);
                 let team = TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook);
                 Ok(f(team.claimed_in(held.epoch).counted_by(&self.ticket)))
             }
@@ -737,6 +770,20 @@ fn with_members(place: Place<'_>, members: Range<usize>) -> Place<'_> {
         Place::Foreign(_) => Place::Here,
         other => other,
     }
+}
+
+/// The policy of a reservation in its members' slots; without an override the pool's.
+pub(crate) fn reserve_wait<'a>(
+    inner: &'a Inner,
+    members: &'a [u16],
+    policy: &WaitPolicy,
+    over: WaitOverride,
+) -> Option<WaitScope<'a>> {
+    if over == WaitOverride::new() {
+        WaitScope::clear(inner, members);
+        return None;
+    }
+    Some(WaitScope::of_reservation(inner, members, policy))
 }
 
 /// Claimed workers, given back on drop.

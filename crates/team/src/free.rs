@@ -82,6 +82,16 @@ impl FreeMask {
         }
     }
 
+    /// Orders the caller's earlier writes against every release: each either comes before this, and its workers are seen
+    /// to be free, or after it, and who releases sees those writes.
+    pub(crate) fn meet_releases(&self) {
+        for word in &self.words {
+            if !mutated!(SkipCallerMeeting) {
+                word.fetch_or(0, Ordering::AcqRel);
+            }
+        }
+    }
+
     /// Gives workers back (or, at start, gives them out for the first time).
     pub(crate) fn release(&self, ids: &[u16]) {
         at!(BeforeRelease);
@@ -93,7 +103,8 @@ impl FreeMask {
                 bits |= 1 << (usize::from(ids[at]) % BITS);
                 at += 1;
             }
-            let release = if mutated!(RelaxedRelease) { Ordering::Relaxed } else { Ordering::Release };
+            // Acquire: a caller that counted itself before it met this word is seen to wait.
+            let release = if mutated!(RelaxedRelease) { Ordering::Relaxed } else { Ordering::AcqRel };
             self.words[index].fetch_or(bits, release);
         }
     }

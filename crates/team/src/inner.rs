@@ -1,5 +1,8 @@
 //! The shared state of a pool: slots, beds, who is free, and what all callers read.
 
+use crate::acquire::Callers;
+use crate::crowd::Crowd;
+use crate::error::Refused;
 use crate::fork;
 use crate::free::{Claim, FreeMask};
 use crate::parking::Parking;
@@ -8,7 +11,7 @@ use crate::recorder::{Current, Use};
 use crate::slot::Slot;
 use crate::sync::{self, OwnLine};
 use crate::trace::{self, Kind, Trace};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +20,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Settings {
     pub(crate) wait: WaitPolicy,
     pub(crate) acquire_timeout: Duration,
-    /// More participants than CPUs: waiters yield instead of spinning on.
-    pub(crate) crowded: AtomicBool,
+    /// Who waits for members to be given back.
+    pub(crate) callers: Callers,
     stop: sync::AtomicBool,
     /// Bumped by `release_idle`: spinning workers park at once.
     pub(crate) releases: AtomicU32,
@@ -33,6 +36,22 @@ pub(crate) struct Debt {
     pub(crate) ns: AtomicU64,
     pub(crate) last_end: AtomicU64,
     pub(crate) last_length: AtomicU64,
+    /// How many sections were led so.
+    pub(crate) sections: AtomicU64,
+}
+
+/// Requests for participants that were refused, by reason. Written on the way to an error only.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals([AtomicU64; 5]);
+
+impl Refusals {
+    pub(crate) fn count(&self, reason: Refused) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, reason: Refused) -> u64 {
+        self.0[reason as usize].load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -44,7 +63,8 @@ pub(crate) struct Inner {
     pub(crate) debt: OwnLine<Debt>,
     /// Makes the tags of barriers unique; 0 is never used.
     pub(crate) barrier_tags: OwnLine<AtomicU32>,
-    pub(crate) refused: AtomicU64,
+    pub(crate) refused: Refusals,
+    pub(crate) crowd: OwnLine<Crowd>,
     birth: Instant,
 }
 
@@ -55,7 +75,7 @@ impl Inner {
             settings: OwnLine(Settings {
                 wait,
                 acquire_timeout,
-                crowded: AtomicBool::new(false),
+                callers: Callers::new(),
                 stop: sync::AtomicBool::new(false),
                 releases: AtomicU32::new(0),
                 trace: Current::none(),
@@ -69,9 +89,11 @@ impl Inner {
                 last_end: AtomicU64::new(0),
                 // Nothing is known of the first section: were it one of long chunks, a wake after the first would be late.
                 last_length: AtomicU64::new(u64::MAX),
+                sections: AtomicU64::new(0),
             }),
             barrier_tags: OwnLine(AtomicU32::new(0)),
-            refused: AtomicU64::new(0),
+            refused: Refusals::default(),
+            crowd: OwnLine(Crowd::new()),
             birth: Instant::now(),
         }
     }
@@ -95,8 +117,14 @@ impl Inner {
         }
     }
 
+    /// Whether more participants are awake than CPUs are there for them.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.settings.crowded.load(Ordering::Relaxed)
+        self.awake() + 1 > self.crowd.cpus()
+    }
+
+    /// Workers that do not sleep.
+    pub(crate) fn awake(&self) -> usize {
+        self.slots.len() - self.parking.asleep()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -123,6 +151,7 @@ impl Inner {
             slot.desk.barrier_bed.fetch_add(1, sync::Ordering::AcqRel);
             slot.desk.barrier_bed.wake_all();
         }
+        self.settings.callers.wake_anyway();
     }
 
     /// Wakes at most `count` sleepers among the members that the section they were posted for still waits for, and others
@@ -148,33 +177,17 @@ impl Inner {
         }
     }
 
-    /// Gives workers back.
+    /// Gives workers back, and wakes callers that sleep until there are some.
     pub(crate) fn release(&self, ids: &[u16]) {
         self.free.release(ids);
+        self.settings.callers.notify();
         self.record(Kind::Release, ids.len() as u64);
     }
 
-    /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two
-    /// callers cannot wait for each other.
-    pub(crate) fn acquire(&self, want: usize) -> Option<Claim> {
-        let mut since = None;
-        loop {
-            if self.free.count() >= want {
-                let mut claim = Claim::empty();
-                self.claim(want, &mut claim);
-                if claim.ids().len() == want {
-                    return Some(claim);
-                }
-                self.release(claim.ids());
-            }
-            let now = Instant::now();
-            if now - *since.get_or_insert(now) >= self.settings.acquire_timeout {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                self.record(Kind::Refuse, want as u64);
-                return None;
-            }
-            std::thread::yield_now();
-        }
+    /// Counts and records that a request for `width` participants is refused.
+    pub(crate) fn refuse(&self, reason: Refused, width: usize) {
+        self.refused.count(reason);
+        self.record(Kind::Refuse, width as u64);
     }
 
     /// Whether what happens is recorded.

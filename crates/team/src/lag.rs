@@ -8,6 +8,7 @@
 use crate::sync::{AtomicU64, Ordering};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::time::Duration;
 
 /// How long a member is left out at first: a few time slices.
 const FIRST_NS: u64 = 5_000_000;
@@ -15,6 +16,57 @@ const FIRST_NS: u64 = 5_000_000;
 const MOST_NS: u64 = 80_000_000;
 /// Sleeps of the leader below this say nothing: a wake takes tens of microseconds.
 const LEAST_SLEEP_NS: u64 = 200_000;
+
+/// A join that takes so many times the usual wait lags.
+const LAGS_FROM: u32 = 4;
+/// No join lags before this: a wake costs as much.
+const LEAST_PATIENCE: Duration = Duration::from_micros(50);
+/// The weight of one join among the recent ones: an eighth.
+const JOINS_FADE: u64 = 8;
+
+/// How long the leader usually waits for a member at joins. Written at joins that wait long enough to look at the clock;
+/// shorter ones count as no wait, by the number of shares that the member has run meanwhile.
+#[derive(Debug)]
+pub(crate) struct Joins {
+    /// Nanoseconds; `u64::MAX` before the first long join.
+    usual: std::sync::atomic::AtomicU64,
+    shares: std::sync::atomic::AtomicU64,
+}
+
+impl Joins {
+    pub(crate) fn none() -> Self {
+        Joins { usual: std::sync::atomic::AtomicU64::new(u64::MAX), shares: std::sync::atomic::AtomicU64::new(0) }
+    }
+
+    /// How long to stay awake at the join after the member's share number `shares`: a join that takes much longer than
+    /// usual waits for a member without a CPU, to which the leader's is better left.
+    pub(crate) fn patience(&self, shares: u64, longest: Duration) -> Duration {
+        match self.usual_by(shares) {
+            u64::MAX => longest,
+            usual => (Duration::from_nanos(usual).saturating_mul(LAGS_FROM)).max(LEAST_PATIENCE).min(longest),
+        }
+    }
+
+    /// Such a join took `waited` nanoseconds.
+    pub(crate) fn note(&self, shares: u64, waited: u64) {
+        let usual = match self.usual_by(shares) {
+            u64::MAX => waited,
+            usual => usual - usual / JOINS_FADE + waited / JOINS_FADE,
+        };
+        self.usual.store(usual, Ordering::Relaxed);
+        self.shares.store(shares, Ordering::Relaxed);
+    }
+
+    fn usual_by(&self, shares: u64) -> u64 {
+        let usual = self.usual.load(Ordering::Relaxed);
+        if usual == u64::MAX {
+            return usual;
+        }
+        // The joins since then were short: each takes an eighth off, so it halves about every five.
+        let halvings = shares.saturating_sub(self.shares.load(Ordering::Relaxed)) / 5;
+        usual.checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX)).unwrap_or(0)
+    }
+}
 
 /// Whether a member is left out, and for how long. Written by the leader that has claimed the member.
 #[derive(Debug)]
@@ -123,6 +175,24 @@ mod tests {
         assert_eq!(lengths, [1, 2, 4, 8, 16, 16].map(|times| times * FIRST_NS));
         lag.note(now + 3 * MOST_NS, 3_000_000, 3_000_000);
         assert_eq!(lag.length.load(Ordering::Relaxed), FIRST_NS);
+    }
+
+    #[test]
+    fn a_join_lags_when_it_takes_much_longer_than_usual() {
+        let (joins, longest) = (Joins::none(), Duration::from_micros(200));
+        assert_eq!(joins.patience(1, longest), longest);
+        joins.note(1, 20_000);
+        assert_eq!(joins.patience(2, longest), Duration::from_micros(80));
+        joins.note(2, 20_000_000);
+        assert_eq!(joins.patience(3, longest), longest);
+    }
+
+    #[test]
+    fn short_joins_make_a_leader_less_patient() {
+        let (joins, longest) = (Joins::none(), Duration::from_micros(200));
+        joins.note(1, 3_000_000);
+        assert_eq!(joins.patience(1000, longest), LEAST_PATIENCE);
+        assert_eq!(joins.patience(1000, Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

@@ -39,12 +39,14 @@
 //! # Ok::<(), threadteam::Error>(())
 //! ```
 
+mod acquire;
 mod alone;
 mod berth;
 mod cache;
 mod calibrate;
 mod cost;
 mod crew;
+mod crowd;
 mod desk;
 mod error;
 mod exec;
@@ -52,6 +54,7 @@ mod foreign;
 mod fork;
 mod free;
 mod futex;
+mod idle;
 mod inner;
 mod lag;
 pub mod ledger;
@@ -65,6 +68,7 @@ mod pool;
 mod recorder;
 mod relay;
 mod reserve;
+mod rhythm;
 mod scope;
 mod section;
 mod share;
@@ -92,7 +96,7 @@ pub use policy::{raise_current_thread_qos, Qos, WaitOverride, WaitPolicy};
 pub use pool::{Pool, PoolBuilder};
 pub use reserve::{IntoTeamError, Team};
 pub use scope::Reserved;
-pub use stats::Stats;
+pub use stats::{Stats, WaitStats};
 pub use team::{Participant, TeamExec};
 
 /// The panic payload of a section whose process was forked by one of its bodies: in the child its workers do not exist.

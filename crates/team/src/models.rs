@@ -89,7 +89,7 @@ impl Running {
     }
 
     fn leader(&self, estimate: u64) -> Leader<'_> {
-        Leader { inner: &self.inner, hook: None, estimate }
+        Leader { inner: &self.inner, hook: None, wait: &WaitPolicy::DEFAULT, estimate }
     }
 
     fn end(self) {
@@ -136,7 +136,7 @@ fn claimed_on(inner: &Inner, members: &[u16], chunks: usize, estimate: u64) {
         (start..stop).for_each(|chunk| seen.add(chunk));
     };
     let (call, data) = erase_share(&body);
-    let leader = Leader { inner, hook: None, estimate };
+    let leader = Leader { inner, hook: None, wait: &WaitPolicy::DEFAULT, estimate };
     // SAFETY: `body` outlives the section; the caller is the only claimant of the members.
     unsafe { leader.claimed(members, Chunks::of(chunks, chunks), call, data) };
     (0..chunks).for_each(|chunk| assert_eq!(seen.get(chunk), 1, "chunk {chunk}"));
@@ -250,7 +250,9 @@ fn a_barrier_wakes_the_participant_that_went_to_sleep_first() {
         let tag = running.inner.next_barrier_tag();
         let body = |index: usize, _size: usize| {
             cells.add(index);
-            Participant::new(Some((&running.inner, &running.members)), index, tag).barrier().unwrap();
+            Participant::new(Some((&running.inner, &running.members)), index, tag, &WaitPolicy::DEFAULT)
+                .barrier()
+                .unwrap();
             assert_eq!(cells.get(1 - index), 1);
         };
         let (call, data) = erase_share(&body);
@@ -295,6 +297,21 @@ fn two_callers_share_one_worker_through_the_free_mask() {
 }
 
 #[test]
+fn a_caller_that_sleeps_for_a_worker_is_woken_when_it_is_given_back() {
+    let mutations = [Mutation::RelaxedRelease, Mutation::SkipCallerMeeting, Mutation::SkipCallerRecheck];
+    holds_and_notices(3, &mutations, || {
+        let inner = Arc::new(Inner::new(1, WaitPolicy::DEFAULT, Duration::MAX));
+        let other = {
+            let inner = Arc::clone(&inner);
+            thread::spawn(move || inner.release(&[0]))
+        };
+        let claim = inner.acquire(1, &WaitPolicy::DEFAULT, None).ok().unwrap();
+        assert_eq!(claim.ids(), [0]);
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn a_panic_on_a_worker_releases_the_barrier_and_reaches_the_leader() {
     holds_and_notices(2, &[Mutation::SkipCancelWake], || {
         let running = Running::new(1);
@@ -303,7 +320,9 @@ fn a_panic_on_a_worker_releases_the_barrier_and_reaches_the_leader() {
             if index == 1 {
                 resume_unwind(Box::new(7u32));
             }
-            assert!(Participant::new(Some((&running.inner, &running.members)), index, tag).barrier().is_err());
+            assert!(Participant::new(Some((&running.inner, &running.members)), index, tag, &WaitPolicy::DEFAULT)
+                .barrier()
+                .is_err());
         };
         let (call, data) = erase_share(&body);
         // SAFETY: as in `claimed_on`.

@@ -61,6 +61,18 @@ impl Parking {
         self.word(worker).load(Ordering::Relaxed) & bit(worker) != 0
     }
 
+    /// How many workers sleep.
+    pub(crate) fn asleep(&self) -> usize {
+        self.parked.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
+    /// Workers that were never started count as asleep.
+    pub(crate) fn mark_absent(&self, workers: std::ops::Range<usize>) {
+        for worker in workers {
+            self.word(worker).fetch_or(bit(worker), Ordering::Relaxed);
+        }
+    }
+
     /// Whether one of `members` sleeps.
     pub(crate) fn any_parked(&self, members: &[u16]) -> bool {
         // Of many members most often none sleeps, and 64 bits say so at once.

@@ -5,6 +5,7 @@
 //! reservation ends, when it leaves the pool, and before it hands its slots to another library. The leader stays where it is: a
 //! library that builds its own threads from a thread bound to one CPU would run them all there.
 
+use crate::acquire::Hook;
 use crate::inner::Inner;
 use crate::section::Leader;
 use std::cell::{Cell, UnsafeCell};
@@ -17,11 +18,22 @@ pub(crate) struct CpuSet(imp::Set);
 mod imp {
     pub(super) type Set = libc::cpu_set_t;
 
-    pub(super) fn of_this_thread() -> Option<Set> {
-        // SAFETY: an all-zero set is valid, and the kernel writes at most the size given; thread 0 is the calling one.
+    pub(super) fn of_thread(number: libc::pid_t) -> Option<Set> {
+        // SAFETY: an all-zero set is valid, and the kernel writes at most the size given.
         unsafe {
             let mut set: Set = std::mem::zeroed();
-            (libc::sched_getaffinity(0, size_of::<Set>(), &mut set) == 0).then_some(set)
+            (libc::sched_getaffinity(number, size_of::<Set>(), &mut set) == 0).then_some(set)
+        }
+    }
+
+    pub(super) fn add(set: &mut Set, other: &Set) {
+        for cpu in 0..libc::CPU_SETSIZE as usize {
+            // SAFETY: every number is below the size of both sets.
+            unsafe {
+                if libc::CPU_ISSET(cpu, other) {
+                    libc::CPU_SET(cpu, set);
+                }
+            }
         }
     }
 
@@ -61,9 +73,11 @@ mod imp {
     #[derive(Clone, Copy)]
     pub(super) struct Set;
 
-    pub(super) fn of_this_thread() -> Option<Set> {
+    pub(super) fn of_thread(_number: i32) -> Option<Set> {
         None
     }
+
+    pub(super) fn add(_set: &mut Set, _other: &Set) {}
 
     pub(super) fn give_to_this_thread(_set: &Set) {}
 
@@ -83,7 +97,18 @@ mod imp {
 impl CpuSet {
     /// The calling thread's mask; `None` where there is none, or the kernel's is larger than the type.
     pub(crate) fn of_this_thread() -> Option<CpuSet> {
-        imp::of_this_thread().map(CpuSet)
+        imp::of_thread(0).map(CpuSet)
+    }
+
+    /// That of the thread with this kernel number; `None` also when there is none, or it has ended.
+    pub(crate) fn of_thread(number: u64) -> Option<CpuSet> {
+        let number = i32::try_from(number).ok().filter(|&number| number != 0)?;
+        imp::of_thread(number).map(CpuSet)
+    }
+
+    /// Adds the CPUs of `other`.
+    pub(crate) fn add(&mut self, other: &CpuSet) {
+        imp::add(&mut self.0, &other.0);
     }
 
     /// How many CPUs it has.
@@ -93,7 +118,7 @@ impl CpuSet {
 
     /// Makes it the calling thread's mask, unless it is already.
     pub(crate) fn adopt(&self) {
-        if imp::of_this_thread().is_some_and(|own| !imp::equal(&own, &self.0)) {
+        if imp::of_thread(0).is_some_and(|own| !imp::equal(&own, &self.0)) {
             imp::give_to_this_thread(&self.0);
         }
     }
@@ -174,7 +199,7 @@ pub fn before_foreign_work() {
 }
 
 /// Pins each of `members`, which the caller has claimed, to a CPU of the calling thread's mask.
-pub(crate) fn place_members(inner: &Inner, members: &[u16], hook: Option<&(dyn Fn() + Sync)>) {
+pub(crate) fn place_members(inner: &Inner, members: &[u16], hook: Option<Hook<'_>>) {
     let Some(cpus) = CpuSet::of_this_thread() else { return };
     on_members(inner, members, hook, |pin, index| pin.place(&cpus, index));
 }
@@ -186,7 +211,7 @@ pub(crate) fn restore_members(inner: &Inner, members: &[u16], epoch: u32) {
     }
 }
 
-fn on_members(inner: &Inner, members: &[u16], hook: Option<&(dyn Fn() + Sync)>, change: impl Fn(&Pin, usize) + Sync) {
+fn on_members(inner: &Inner, members: &[u16], hook: Option<Hook<'_>>, change: impl Fn(&Pin, usize) + Sync) {
     if members.is_empty() {
         return;
     }
@@ -197,7 +222,7 @@ fn on_members(inner: &Inner, members: &[u16], hook: Option<&(dyn Fn() + Sync)>, 
     };
     let (call, data) = crate::exec::erase_share(&share);
     // SAFETY: `share` outlives the call and is `Sync`; the caller has claimed `members`, which are not empty.
-    unsafe { Leader { inner, hook, estimate: 0 }.gang(members, call, data) };
+    unsafe { Leader { inner, hook, wait: &inner.settings.wait, estimate: 0 }.gang(members, call, data) };
 }
 
 /// The members of a scope, pinned until it ends.
@@ -208,7 +233,7 @@ pub(crate) struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    pub(crate) fn enter(inner: &'a Inner, members: &'a [u16], hook: Option<&(dyn Fn() + Sync)>) -> Self {
+    pub(crate) fn enter(inner: &'a Inner, members: &'a [u16], hook: Option<Hook<'_>>) -> Self {
         let placed = Placed { inner, members, epoch: inner.epoch() };
         place_members(inner, members, hook);
         placed

@@ -6,8 +6,7 @@ use crate::error::Error;
 use crate::fork::{self, ForkGuard, ForkLock};
 use crate::free::MAX_WORKERS;
 use crate::inner::Inner;
-use crate::pin::CpuSet;
-use crate::policy::{Qos, WaitPolicy};
+use crate::policy::{Qos, WaitOverride, WaitPolicy};
 use crate::stats::Stats;
 use crate::trace::Trace;
 use crate::width;
@@ -84,7 +83,7 @@ impl Pool {
         if !self.inner.is_ready() {
             return 0;
         }
-        (0..self.inner.slots.len()).filter(|&worker| !self.inner.parking.is_parked(worker)).count()
+        self.inner.awake()
     }
 
     /// Idle workers park at once. Never blocks.
@@ -150,9 +149,10 @@ impl Pool {
         // Those of the parent, in the child of a fork.
         crew.forget();
         self.inner.reset();
-        self.inner.settings.crowded.store(self.width().get() > cpus_here(), Ordering::Relaxed);
+        self.inner.crowd.start();
         let refusal = crew.start(&self.inner, &self.recipe);
         let (started, wanted) = (crew.len(), self.inner.slots.len());
+        self.inner.parking.mark_absent(started..wanted);
         let reserved = self.reserved.lock();
         let free: Vec<u16> = (0..started as u16).filter(|id| !reserved.contains(id)).collect();
         drop(reserved);
@@ -185,14 +185,6 @@ impl Pool {
     pub fn is_worker(&self) -> bool {
         worker::works_for(&self.inner)
     }
-}
-
-/// How many CPUs the calling thread may use.
-fn cpus_here() -> usize {
-    CpuSet::of_this_thread()
-        .map(|cpus| cpus.count())
-        .filter(|&count| count > 0)
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 impl Drop for Pool {
@@ -361,15 +353,21 @@ impl PoolBuilder {
         self
     }
 
+    /// How participants wait; [`WaitPolicy::DEFAULT`] unless said otherwise.
+    pub fn wait(mut self, policy: WaitPolicy) -> Self {
+        self.wait = policy;
+        self
+    }
+
     /// How long an idle member spins before it parks; zero parks after one short episode.
     pub fn idle_spin(mut self, spin: Duration) -> Self {
-        self.wait = WaitPolicy::new(spin, self.wait.idle_runs_rayon());
+        self.wait = self.wait.with(WaitOverride::new().idle_spin(spin));
         self
     }
 
     /// Accepted for callers of the published crate; see [`WaitPolicy::new`].
     pub fn idle_runs_rayon(mut self, on: bool) -> Self {
-        self.wait = WaitPolicy::new(self.wait.idle_spin(), on);
+        self.wait = self.wait.with(WaitOverride::new().idle_runs_rayon(on));
         self
     }
 

@@ -1,14 +1,14 @@
 //! A persistent team: a pool whose members stay reserved for one owner.
 
 use crate::error::Refused;
-use crate::exec::Exec;
+use crate::exec::{reserve_wait, Exec};
 use crate::fork::{self, Bell, ForkLock};
+use crate::idle::WaitScope;
 use crate::pin;
-use crate::policy::WaitOverride;
+use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
-use crate::team::SpinScope;
-use crate::trace::Kind;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::thread::ThreadId;
 
 /// A pool with reserved members. Tokens minted here carry the team: their sections go to these members.
@@ -30,6 +30,7 @@ use std::thread::ThreadId;
 pub struct Team {
     pool: Pool,
     members: Box<[u16]>,
+    policy: WaitPolicy,
     leader: LeaderLock,
 }
 
@@ -100,20 +101,35 @@ impl Pool {
     ///
     /// As for [`into_team`](Self::into_team).
     pub fn into_team_with(self, width: usize, over: WaitOverride) -> Result<Team, IntoTeamError> {
+        self.into_team_unless(width, over, &|| ControlFlow::Continue(()))
+    }
+
+    /// [`into_team_with`](Self::into_team_with) that asks `hook` about every 50 ms while it waits, and gives up when that
+    /// says [`Break`](ControlFlow::Break).
+    ///
+    /// # Errors
+    ///
+    /// As for [`into_team`](Self::into_team), with [`Refused::Interrupted`] when the hook ended the wait.
+    pub fn into_team_unless(
+        self,
+        width: usize,
+        over: WaitOverride,
+        hook: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Team, IntoTeamError> {
         let width = width.clamp(1, self.width().get());
-        let Some(claim) = self.running().acquire(width - 1) else {
-            return Err(IntoTeamError { reason: Refused::Unavailable, pool: Box::new(self) });
+        let claim = match self.running().acquire(width - 1, &self.wait_policy(), Some(hook)) {
+            Ok(claim) => claim,
+            Err(reason) => return Err(IntoTeamError { reason, pool: Box::new(self) }),
         };
         let members: Box<[u16]> = claim.ids().into();
         self.reserved().extend_from_slice(&members);
-        if over != WaitOverride::new() {
-            // Stays in the slots until the members are released.
-            std::mem::forget(SpinScope::enter(self.inner(), &members, self.wait_policy().with(over), false));
-        }
+        let policy = self.wait_policy().with(over);
+        // Stays in the slots until the members are released.
+        std::mem::forget(reserve_wait(self.inner(), &members, &policy, over));
         if self.pin_participants() {
             pin::place_members(self.inner(), &members, None);
         }
-        Ok(Team { pool: self, members, leader: LeaderLock::default() })
+        Ok(Team { pool: self, members, policy, leader: LeaderLock::default() })
     }
 }
 
@@ -130,9 +146,15 @@ impl Team {
             pin::restore_members(pool.inner(), &members, pool.inner().epoch());
         }
         pool.reserved().retain(|id| !members.contains(id));
-        drop(SpinScope::enter(pool.inner(), &members, pool.wait_policy(), true));
+        // The idle interval that begins is the pool's.
+        WaitScope::clear(pool.inner(), &members);
         pool.inner().release(&members);
         pool
+    }
+
+    /// How members wait while they are reserved.
+    pub fn policy(&self) -> WaitPolicy {
+        self.policy
     }
 
     /// Participants, the leader included.
@@ -172,7 +194,7 @@ impl Team {
     /// ```
     pub fn try_exec(&self, budget: usize) -> Result<Exec<'_>, Refused> {
         let Some(lead) = self.leader.try_lock() else {
-            self.pool.inner().record(Kind::Refuse, budget as u64);
+            self.pool.inner().refuse(Refused::Busy, budget);
             return Err(Refused::Busy);
         };
         Ok(self.mint(budget, lead))
@@ -185,7 +207,10 @@ impl Team {
 
     fn mint<'t>(&'t self, budget: usize, lead: Lead<'t>) -> Exec<'t> {
         let budget = budget.clamp(1, self.size().get());
-        Exec::of_team(&self.pool, &self.members[..budget - 1], lead)
+        let members = &self.members[..budget - 1];
+        let exec = Exec::of_team(&self.pool, members, &self.policy, lead);
+        exec.enter_root_scope(self.pool.inner());
+        exec
     }
 }
 

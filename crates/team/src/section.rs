@@ -3,6 +3,7 @@
 //! A **claimed** section hands out chunks; the leader takes back what nobody entered, so it never waits for a worker that
 //! sleeps, is late or has no CPU. A **gang** section runs one share on every participant at the same time.
 
+use crate::acquire::Hook;
 use crate::alone::Alone;
 use crate::desk::Desk;
 use crate::fork;
@@ -10,18 +11,15 @@ use crate::free::Claim;
 use crate::inner::Inner;
 use crate::lag;
 use crate::parking::Parking;
+use crate::policy::WaitPolicy;
 use crate::relay::{self, Group};
 use crate::share::Shares;
 use crate::slot::{Call, Job, Slot};
 use crate::sync::{at, mutated, Ordering};
 use crate::trace::Kind;
-use crate::wait::{Step, Waiter, JOIN_SPIN};
+use crate::wait::{Pace, Step, Waiter, HOOK_EVERY};
 use crate::word::Word;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::time::Duration;
-
-/// How often a leader that waits calls its hook.
-pub(crate) const HOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Claimed sections between two notes of the leader's CPU, which costs about as much as a chunk.
 const SECTIONS_PER_PLACE: u64 = 8;
@@ -29,8 +27,9 @@ const SECTIONS_PER_PLACE: u64 = 8;
 /// The calling thread as the leader of one section.
 pub(crate) struct Leader<'a> {
     pub(crate) inner: &'a Inner,
-    /// Called about every 50 ms while the leader waits.
-    pub(crate) hook: Option<&'a (dyn Fn() + Sync)>,
+    pub(crate) hook: Option<Hook<'a>>,
+    /// How it waits at the join.
+    pub(crate) wait: &'a WaitPolicy,
     /// Serial time of the section in nanoseconds, 0 if unknown.
     pub(crate) estimate: u64,
 }
@@ -155,6 +154,9 @@ impl Leader<'_> {
                 let Some((chunk, entered)) = slot.post.steal_back() else { break };
                 if !entered {
                     slot.leader.claimed_back.add(1);
+                    if self.inner.parking.is_parked(usize::from(id)) {
+                        slot.leader.claimed_back_asleep.add(1);
+                    }
                 }
                 // SAFETY: `steal_back` gave this chunk to the leader alone.
                 unsafe { job.run(chunk) };
@@ -225,10 +227,14 @@ impl Leader<'_> {
             return members;
         }
         let now = self.inner.now_ns();
-        members
-            .iter()
-            .filter(|&&id| !self.slot(id).leader.lag.is_left_out(now))
-            .for_each(|&id| punctual.push(usize::from(id)));
+        for &id in members {
+            let leader = &self.slot(id).leader;
+            if leader.lag.is_left_out(now) {
+                leader.left_out.add(1);
+            } else {
+                punctual.push(usize::from(id));
+            }
+        }
         punctual.ids()
     }
 
@@ -255,15 +261,26 @@ impl Leader<'_> {
     #[inline(never)]
     fn wait_for(&self, slot: &Slot, desk: &Desk, epoch: u32, watch: bool) {
         let (mut slept, mut delayed) = (0, 0);
-        let mut waiter = Waiter::new(JOIN_SPIN, self.inner.is_crowded());
+        let mut waiter = Waiter::new();
+        let shares = slot.post.entered.get();
+        let pace = || {
+            let pace = Pace::of(self.wait);
+            Pace { park_after: slot.leader.usual.patience(shares, pace.park_after), ..pace }
+        };
         while !slot.post.is_done() {
-            match waiter.step() {
+            match waiter.step(self.inner, &slot.leader.joins, pace) {
                 Step::Poll => {}
                 Step::Look => {
                     self.give_up_after_fork(epoch);
+                    // A plain section makes no system call, but its leader may while it waits.
+                    self.inner.crowd.refresh(self.inner);
                     slot.notice.leader_place.note();
                     if slot.owner_place.is_here() {
+                        slot.leader.joins.yields.add(1);
                         std::thread::yield_now();
+                    }
+                    if waiter.is_hook_due() {
+                        self.call_hook(desk);
                     }
                 }
                 Step::Sleep => {
@@ -277,17 +294,25 @@ impl Leader<'_> {
                         delayed += after.saturating_sub(before);
                     }
                     slept += self.inner.now_ns() - before.1;
-                    if let Some(hook) = self.hook {
-                        // Nothing may unwind past the join: members may be inside the closure.
-                        if let Err(payload) = catch_unwind(AssertUnwindSafe(hook)) {
-                            desk.fail(payload);
-                        }
-                    }
+                    self.call_hook(desk);
                 }
             }
         }
+        let waited = waiter.waited().as_nanos() as u64 + slept;
+        if waited > 0 {
+            slot.leader.usual.note(shares, waited);
+        }
         if slept > 0 {
             slot.leader.lag.note(self.inner.now_ns(), slept, delayed);
+        }
+    }
+
+    /// Nothing may unwind past the join: members may be inside the closure. Nor can a hook end it.
+    fn call_hook(&self, desk: &Desk) {
+        if let Some(hook) = self.hook {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(hook)) {
+                desk.fail(payload);
+            }
         }
     }
 

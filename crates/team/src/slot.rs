@@ -1,10 +1,12 @@
 //! One worker's place: its word, the job that the word publishes, and the line of whoever leads it.
 
-use crate::lag::Lag;
+use crate::idle::DEFAULT_IDLE;
+use crate::lag::{Joins, Lag};
 use crate::pin::Pin;
 use crate::place::Place;
 use crate::relay::Group;
 use crate::sync::{at, mutated, AtomicPtr, AtomicU64, AtomicUsize, Futex, Ordering, OwnLine};
+use crate::wait::Waits;
 use crate::word::Word;
 use std::ops::Range;
 
@@ -229,7 +231,7 @@ impl Post {
 pub(crate) struct Tally(AtomicU64);
 
 impl Tally {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Tally(AtomicU64::new(0))
     }
 
@@ -246,7 +248,12 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct OwnerLine {
     pub(crate) chunks: Tally,
-    pub(crate) parks: Tally,
+    /// Wakes passed on to other members.
+    pub(crate) wakes: Tally,
+    /// Waits for the next section.
+    pub(crate) idle: Waits,
+    /// Waits at barriers.
+    pub(crate) barriers: Waits,
     /// The tag and sequence number of the last barrier reached.
     pub(crate) barrier: AtomicU64,
 }
@@ -258,10 +265,17 @@ pub(crate) struct LeaderLine {
     pub(crate) gangs: Tally,
     pub(crate) chunks: Tally,
     pub(crate) claimed_back: Tally,
+    /// Those of them whose owner slept.
+    pub(crate) claimed_back_asleep: Tally,
+    /// Sections that left the worker out.
+    pub(crate) left_out: Tally,
     pub(crate) wakes: Tally,
-    pub(crate) sleeps: Tally,
+    /// Waits for the worker to leave.
+    pub(crate) joins: Waits,
     /// Whether claimed sections leave the worker out.
     pub(crate) lag: Lag,
+    /// How long such waits are usually.
+    pub(crate) usual: Joins,
     /// 1 while the leader sleeps until the owner leaves.
     pub(crate) bed: Futex,
 }
@@ -269,8 +283,10 @@ pub(crate) struct LeaderLine {
 /// What leaders tell the worker between sections: written rarely, so that the worker that reads it keeps the line.
 #[derive(Debug)]
 pub(crate) struct NoticeLine {
-    /// Nanoseconds that the worker spins before it parks; `u64::MAX`: the pool's default.
-    pub(crate) idle_spin: AtomicU64,
+    /// How the worker waits for its next section: see [`Idle`](crate::idle::Idle).
+    pub(crate) idle: AtomicU64,
+    /// Nanoseconds that it polls before it yields, where `idle` is not the pool's default.
+    pub(crate) spin: AtomicU64,
     /// Where the leader last ran.
     pub(crate) leader_place: Place,
 }
@@ -295,18 +311,31 @@ impl Slot {
     pub(crate) fn new() -> Self {
         Slot {
             post: OwnLine(Post::new()),
-            owner: OwnLine(OwnerLine { chunks: Tally::new(), parks: Tally::new(), barrier: AtomicU64::new(0) }),
+            owner: OwnLine(OwnerLine {
+                chunks: Tally::new(),
+                wakes: Tally::new(),
+                idle: Waits::new(),
+                barriers: Waits::new(),
+                barrier: AtomicU64::new(0),
+            }),
             leader: OwnLine(LeaderLine {
                 sections: Tally::new(),
                 gangs: Tally::new(),
                 chunks: Tally::new(),
                 claimed_back: Tally::new(),
+                claimed_back_asleep: Tally::new(),
+                left_out: Tally::new(),
                 wakes: Tally::new(),
-                sleeps: Tally::new(),
+                joins: Waits::new(),
                 lag: Lag::none(),
+                usual: Joins::none(),
                 bed: Futex::new(0),
             }),
-            notice: OwnLine(NoticeLine { idle_spin: AtomicU64::new(u64::MAX), leader_place: Place::unknown() }),
+            notice: OwnLine(NoticeLine {
+                idle: AtomicU64::new(DEFAULT_IDLE),
+                spin: AtomicU64::new(u64::MAX),
+                leader_place: Place::unknown(),
+            }),
             thread: AtomicU64::new(0),
             pin: Pin::none(),
             owner_place: OwnLine(Place::unknown()),
@@ -334,7 +363,7 @@ impl Slot {
         self.leader.bed.store(1, Ordering::Relaxed);
         at!(BeforeAnnounce);
         if self.post.announce_waiting() {
-            self.leader.sleeps.add(1);
+            self.leader.joins.sleeps.add(1);
             at!(BeforeLeaderSleep);
             self.leader.bed.wait(1, timeout);
         }

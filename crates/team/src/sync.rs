@@ -92,6 +92,10 @@ pub enum Mutation {
     TakeByStore,
     /// The thread is done by a plain store: it cannot see that its holder sleeps, or wants it to end.
     VacateByStore,
+    /// A caller that is about to sleep for workers does not write to the free mask.
+    SkipCallerMeeting,
+    /// It does not look at the free mask again before it sleeps.
+    SkipCallerRecheck,
 }
 
 /// The step that this process leaves out, named by `THREADTEAM_MUTATION`.

@@ -1,19 +1,20 @@
 //! A team: reserved members that sections reach without claiming anybody.
 
+use crate::acquire::Hook;
 use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
 use crate::error::{Cancelled, Error};
 use crate::exec::{erase_share, Exec, JobCounter};
 use crate::free::Claim;
+use crate::idle::WaitScope;
 use crate::inner::Inner;
 use crate::ledger::{Ticket, NOBODY};
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
-use crate::section::{Leader, HOOK_EVERY};
+use crate::section::Leader;
 use crate::share::Shares;
 use crate::sync::{at, fence, mutated, AtomicU64, Ordering};
 use crate::trace::Kind;
-use crate::wait::{Step, Waiter, JOIN_SPIN};
-use crate::worker::ENDS_WITH_INTERVAL;
+use crate::wait::{Pace, Step, Waiter, Waits, HOOK_EVERY};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -61,14 +62,14 @@ pub struct TeamExec<'team> {
     pool: Option<&'team Pool>,
     members: &'team [u16],
     policy: WaitPolicy,
-    /// The policy that the members' slots hold.
-    stored: WaitPolicy,
     costs: DispatchCosts,
-    hook: Option<&'team (dyn Fn() + Sync)>,
+    hook: Option<Hook<'team>>,
     /// Where its tasks are counted, in tests.
     ticket: &'team Ticket,
     /// Which workers the members were claimed from; `None` when they stay reserved in a forked child too.
     epoch: Option<u32>,
+    /// An override of this scope, in the members' slots until it ends.
+    scope: Option<WaitScope<'team>>,
 }
 
 impl<'team> TeamExec<'team> {
@@ -77,9 +78,9 @@ impl<'team> TeamExec<'team> {
         members: &'team [u16],
         policy: WaitPolicy,
         costs: DispatchCosts,
-        hook: Option<&'team (dyn Fn() + Sync)>,
+        hook: Option<Hook<'team>>,
     ) -> Self {
-        TeamExec { pool: Some(pool), members, policy, stored: policy, costs, hook, ticket: &NOBODY, epoch: None }
+        TeamExec { pool: Some(pool), members, policy, costs, hook, ticket: &NOBODY, epoch: None, scope: None }
     }
 
     /// The same, for members that were claimed for this scope in `epoch`.
@@ -89,7 +90,7 @@ impl<'team> TeamExec<'team> {
     }
 
     pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
-        TeamExec { pool: None, members: &[], policy, stored: policy, costs, hook: None, ticket: &NOBODY, epoch: None }
+        TeamExec { pool: None, members: &[], policy, costs, hook: None, ticket: &NOBODY, epoch: None, scope: None }
     }
 
     /// The same, with its tasks counted by `ticket`.
@@ -111,20 +112,27 @@ impl<'team> TeamExec<'team> {
     /// Overrides the waiting policy for this scope and its children; the parent's comes back when the scope ends.
     #[must_use]
     pub fn with_wait(mut self, over: WaitOverride) -> Self {
-        self.policy = self.policy.with(over);
+        let before = self.policy;
+        self.policy = before.with(over);
+        match (&self.scope, self.pool) {
+            _ if self.policy == before || self.members.is_empty() => {}
+            (Some(scope), _) => scope.change(&self.policy),
+            (None, Some(pool)) => self.scope = Some(WaitScope::enter(pool.inner(), self.members, &self.policy)),
+            (None, None) => {}
+        }
         self
     }
 
     /// The same authority for a callee while `self` is borrowed.
     pub fn reborrow(&mut self) -> TeamExec<'_> {
-        TeamExec { ..*self }
+        TeamExec { scope: None, ..*self }
     }
 
     /// The same authority as an [`Exec`], for kernels that take one; it carries the team.
     pub fn exec(&mut self) -> Exec<'_> {
         self.check_epoch();
         match self.pool {
-            Some(pool) => Exec::of_members(pool, self.members, self.hook, self.ticket.clone()),
+            Some(pool) => Exec::of_members(pool, self.members, &self.policy, self.hook, self.ticket.clone()),
             None => Exec::serial(),
         }
     }
@@ -184,12 +192,12 @@ impl<'team> TeamExec<'team> {
                 let tag = inner.next_barrier_tag();
                 let members = self.members;
                 self.gang(inner, members, &|index, _size| {
-                    f(&Participant::new(Some((inner, members)), index, tag));
+                    f(&Participant::new(Some((inner, members)), index, tag, &self.policy));
                 });
             }
             _ => {
                 let _leads = self.ticket.lead();
-                f(&Participant::new(None, 0, 0));
+                f(&Participant::new(None, 0, 0, &self.policy));
             }
         }
     }
@@ -261,7 +269,7 @@ impl<'team> TeamExec<'team> {
             let members = &self.members[first..first + shares.size(part) - 1];
             let ticket = self.ticket.derive("a child", NonZeroUsize::MIN.saturating_add(members.len()));
             let _task = ticket.enter();
-            f(part, TeamExec { members, stored: self.policy, ticket: &ticket, ..self });
+            f(part, TeamExec { members, ticket: &ticket, scope: None, ..self });
         };
         match self.pool.map(Pool::inner) {
             Some(inner) if shares.count() > 1 => {
@@ -273,16 +281,15 @@ impl<'team> TeamExec<'team> {
         }
     }
 
-    /// One gang section of the leader and `members`, with this scope's policy in the slots while it lasts.
+    /// One gang section of the leader and `members`.
     fn gang<F>(&self, inner: &Inner, members: &[u16], f: &F)
     where
         F: Fn(usize, usize) + Sync,
     {
         self.check_epoch();
         let _leads = self.ticket.lead();
-        let _scope = (self.policy != self.stored).then(|| SpinScope::enter(inner, self.members, self.policy, false));
         let (call, data) = erase_share(f);
-        let leader = Leader { inner, hook: self.hook, estimate: 0 };
+        let leader = Leader { inner, hook: self.hook, wait: &self.policy, estimate: 0 };
         // SAFETY: `f` outlives the call and is `Sync`; the members are reserved for this team and not empty.
         unsafe { leader.gang(members, call, data) };
     }
@@ -326,33 +333,6 @@ impl std::fmt::Debug for TeamExec<'_> {
     }
 }
 
-/// The spin times in the slots of some members while a scope lasts.
-pub(crate) struct SpinScope<'a> {
-    inner: &'a Inner,
-    members: &'a [u16],
-    after: u64,
-}
-
-impl<'a> SpinScope<'a> {
-    /// Stores `policy` in the members' slots. When the scope ends the earlier time comes back, or, for the end of a
-    /// reservation (`governs_interval`), this one stays for the idle interval that follows.
-    pub(crate) fn enter(inner: &'a Inner, members: &'a [u16], policy: WaitPolicy, governs_interval: bool) -> Self {
-        let spin = u64::try_from(policy.idle_spin().as_nanos()).unwrap_or(u64::MAX).min(ENDS_WITH_INTERVAL - 1);
-        let slot = |id: u16| &inner.slots[usize::from(id)].notice.idle_spin;
-        let before = members.first().map_or(u64::MAX, |&id| slot(id).load(Ordering::Relaxed));
-        members.iter().for_each(|&id| slot(id).store(spin, Ordering::Relaxed));
-        SpinScope { inner, members, after: if governs_interval { spin | ENDS_WITH_INTERVAL } else { before } }
-    }
-}
-
-impl Drop for SpinScope<'_> {
-    fn drop(&mut self) {
-        for &id in self.members {
-            self.inner.slots[usize::from(id)].notice.idle_spin.store(self.after, Ordering::Relaxed);
-        }
-    }
-}
-
 /// One participant of [`TeamExec::run_with`].
 pub struct Participant<'a> {
     /// `None` in a team of one.
@@ -363,11 +343,12 @@ pub struct Participant<'a> {
     reached: Cell<u32>,
     /// The cancellation of a team of one.
     cancelled: Cell<bool>,
+    wait: &'a WaitPolicy,
 }
 
 impl<'a> Participant<'a> {
-    pub(crate) fn new(place: Option<(&'a Inner, &'a [u16])>, index: usize, tag: u32) -> Self {
-        Participant { place, index, tag, reached: Cell::new(0), cancelled: Cell::new(false) }
+    pub(crate) fn new(place: Option<(&'a Inner, &'a [u16])>, index: usize, tag: u32, wait: &'a WaitPolicy) -> Self {
+        Participant { place, index, tag, reached: Cell::new(0), cancelled: Cell::new(false), wait }
     }
 
     /// This participant's number, 0 for the leader.
@@ -453,12 +434,14 @@ impl<'a> Participant<'a> {
             let seen = line.load(Ordering::Acquire);
             (seen >> 32) as u32 == self.tag && seen as u32 >= self.reached.get()
         };
-        let mut waiter = Waiter::new(JOIN_SPIN, inner.is_crowded());
+        let waits = waits(inner, members, self.index);
+        let mut waiter = Waiter::new();
         while !arrived() {
             if desk.is_cancelled() {
                 return Err(Cancelled);
             }
-            if waiter.step() == Step::Sleep {
+            let step = waiter.step(inner, waits, || Pace::of(self.wait));
+            if step == Step::Sleep {
                 at!(BeforeBarrierCount);
                 desk.barrier_waiters.fetch_add(1, Ordering::Relaxed);
                 at!(BarrierCounted);
@@ -468,14 +451,15 @@ impl<'a> Participant<'a> {
                 let bed = desk.barrier_bed.load(Ordering::Acquire);
                 if mutated!(SkipBarrierRecheck) || !arrived() && !desk.is_cancelled() {
                     at!(BeforeBarrierSleep);
+                    waits.sleeps.add(1);
                     inner.record(Kind::ParkBegin, desk.number());
                     desk.barrier_bed.wait(bed, stop.map(|_| HOOK_EVERY));
                     inner.record(Kind::ParkEnd, desk.number());
                 }
                 desk.barrier_waiters.fetch_sub(1, Ordering::Relaxed);
-                if stop.is_some_and(|stop| stop()) {
-                    desk.cancel();
-                }
+            }
+            if (step == Step::Sleep || waiter.is_hook_due()) && stop.is_some_and(|stop| stop()) {
+                desk.cancel();
             }
         }
         Ok(())
@@ -489,7 +473,15 @@ fn desk<'a>(inner: &'a Inner, members: &[u16]) -> &'a crate::desk::Desk {
 /// Where participant `index` says which barrier it reached.
 fn line<'a>(inner: &'a Inner, members: &[u16], index: usize) -> &'a AtomicU64 {
     match index.checked_sub(1) {
-        None => &desk(inner, members).barrier,
+        None => &desk(inner, members).barrier.reached,
         Some(member) => &inner.slots[usize::from(members[member])].owner.barrier,
+    }
+}
+
+/// Where participant `index` counts what it does at barriers.
+fn waits<'a>(inner: &'a Inner, members: &[u16], index: usize) -> &'a Waits {
+    match index.checked_sub(1) {
+        None => &desk(inner, members).barrier.waits,
+        Some(member) => &inner.slots[usize::from(members[member])].owner.barriers,
     }
 }

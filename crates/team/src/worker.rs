@@ -2,6 +2,7 @@
 
 use crate::desk::Desk;
 use crate::fork;
+use crate::idle::Idle;
 use crate::inner::Inner;
 use crate::lag;
 use crate::pin::Serving;
@@ -10,17 +11,13 @@ use crate::relay;
 use crate::slot::{Job, Slot};
 use crate::sync::{at, mutated, Ordering};
 use crate::trace::{self, Kind};
-use crate::wait::{Step, Waiter};
+use crate::wait::Step;
 use crate::word::Word;
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::time::Duration;
 
 /// Further sleepers that a worker wakes when it was woken itself: the leader pays for one wake, the tree for the rest.
 const WAKES_PASSED_ON: usize = 2;
-
-/// Marks a spin time in a slot that ends with the idle interval it governs.
-pub(crate) const ENDS_WITH_INTERVAL: u64 = 1 << 63;
 
 thread_local! {
     /// The pool that this thread works for, by the address of its state, and the process it does so in.
@@ -48,15 +45,16 @@ fn work(inner: &Inner, index: usize) {
     slot.thread.store(lag::thread_number(), Ordering::Relaxed);
     let _serving = Serving::begin(&slot.pin);
     let worker = Worker { inner, index, slot, process: fork::generation() };
-    let mut woken = false;
+    let mut idle = Idle::new();
     worker.record(Kind::Start, 0);
-    while let Some(word) = worker.next(&mut woken) {
-        worker.serve(word, woken);
+    while let Some(word) = worker.next(&mut idle) {
+        if worker.serve(word, idle.woken) {
+            idle.restart(inner);
+        }
         // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
         if worker.is_forked() {
             return;
         }
-        woken = false;
     }
     worker.record(Kind::Stop, 0);
 }
@@ -100,10 +98,8 @@ impl Worker<'_> {
         desk.is_cancelled() || self.is_forked()
     }
 
-    /// Waits for a post; `None` when the pool stops. Sets `woken` when the worker slept meanwhile.
-    fn next(&self, woken: &mut bool) -> Option<Word> {
-        let releases = self.inner.settings.releases.load(Ordering::Relaxed);
-        let mut waiter = self.waiter();
+    /// Waits for a post; `None` when the pool stops.
+    fn next(&self, idle: &mut Idle) -> Option<Word> {
         let mut stacked = Stacked::default();
         self.record(Kind::SpinBegin, 0);
         // A post that is there already was made while this worker did not run, perhaps because its leader did.
@@ -114,30 +110,27 @@ impl Worker<'_> {
             if let Some(word) = self.is_posted() {
                 return Some(word);
             }
-            let sleep = match waiter.step() {
-                Step::Poll => false,
+            match idle.step(self.inner, self.slot) {
+                Step::Poll => {}
                 Step::Look => {
                     if self.inner.is_stopped() {
                         return None;
                     }
                     self.slot.owner_place.note();
                     if self.slot.notice.leader_place.is_here() {
+                        self.slot.owner.idle.yields.add(1);
                         stacked.give_way();
                     }
-                    releases != self.inner.settings.releases.load(Ordering::Relaxed)
                 }
-                Step::Sleep => true,
-            };
-            if sleep {
-                self.park();
-                if self.inner.is_stopped() {
-                    return None;
-                }
-                *woken = true;
-                waiter = self.waiter();
-                self.record(Kind::SpinBegin, 0);
-                if self.slot.notice.leader_place.is_here() {
-                    place::move_away();
+                Step::Sleep => {
+                    self.park(idle);
+                    if self.inner.is_stopped() {
+                        return None;
+                    }
+                    self.record(Kind::SpinBegin, 0);
+                    if self.slot.notice.leader_place.is_here() {
+                        place::move_away();
+                    }
                 }
             }
         }
@@ -148,33 +141,21 @@ impl Worker<'_> {
         (word.is_open() || word.is_gang()).then_some(word)
     }
 
-    fn waiter(&self) -> Waiter {
-        let own = self.slot.notice.idle_spin.load(Ordering::Relaxed);
-        let spin = if own == u64::MAX {
-            self.inner.settings.wait.idle_spin()
-        } else {
-            Duration::from_nanos(own & !ENDS_WITH_INTERVAL)
-        };
-        Waiter::new(spin, self.inner.is_crowded())
-    }
-
-    fn park(&self) {
-        let own = self.slot.notice.idle_spin.load(Ordering::Relaxed);
-        if own != u64::MAX && own & ENDS_WITH_INTERVAL != 0 {
-            // A leader that claims the slot meanwhile has stored its own time, which stays.
-            let _ = self.slot.notice.idle_spin.compare_exchange(own, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        self.slot.owner.parks.add(1);
+    fn park(&self, idle: &mut Idle) {
+        self.slot.notice.end_interval();
+        let nap = idle.fall_asleep(self.inner);
+        self.slot.owner.idle.sleeps.add(1);
         self.record(Kind::ParkBegin, 0);
         self.inner.parking.park(self.index, || {
             let word = self.slot.post.load(Ordering::Relaxed);
             !(word.is_open() || word.is_gang() || self.inner.is_stopped())
         });
         self.record(Kind::ParkEnd, 0);
+        idle.wake(self.inner, nap);
     }
 
-    /// Takes part in the section behind `word`, if it is still open.
-    fn serve(&self, word: Word, woken: bool) {
+    /// Takes part in the section behind `word`, if it is still open; returns whether it was.
+    fn serve(&self, word: Word, woken: bool) -> bool {
         let mut first = if word.is_gang() {
             None
         } else {
@@ -183,7 +164,7 @@ impl Worker<'_> {
                 Some(entry) => Some(entry),
                 None => {
                     at!(EntryLost);
-                    return;
+                    return false;
                 }
             }
         };
@@ -217,6 +198,7 @@ impl Worker<'_> {
         self.record(Kind::ShareEnd, number);
         self.slot.leave();
         self.record(Kind::Leave, number);
+        true
     }
 
     /// The chunks of a claimed section: `chunk`, the rest of the own range, then the others'.
@@ -280,7 +262,8 @@ impl Worker<'_> {
         match first {
             Some((chunk, after)) => *after = relay::relay_chunks(self.inner, members, &self.slot.post, job, *chunk),
             None => {
-                relay::relay_gang(self.inner, members, job);
+                let woken = relay::relay_gang(self.inner, members, job);
+                self.slot.owner.wakes.add(woken as u64);
             }
         }
     }
@@ -289,7 +272,8 @@ impl Worker<'_> {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
         if !mutated!(SkipPassingOn) {
-            self.inner.wake_some(members, WAKES_PASSED_ON);
+            let woken = self.inner.wake_some(members, WAKES_PASSED_ON);
+            self.slot.owner.wakes.add(woken as u64);
         }
     }
 
