@@ -17,7 +17,7 @@ use arms::{Arm, Arms, Kind, FLOOR, SERIAL};
 use clock::Clock;
 use options::{Command, Options};
 use report::{Legend, Machine, Missing, Report, Round};
-use scenarios::{Body, Case, Metric};
+use scenarios::{Body, Case, Metric, Neighbour};
 use session::Bench;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             print!("{}", options::HELP);
             Ok(())
         }
-        Ok(Command::Hog(cpu)) => match system::be_a_hog(cpu) {
+        Ok(Command::Hog { cpu, batch }) => match system::be_a_hog(cpu, batch) {
             Ok(never) => match never {},
             Err(error) => Err(format!("the CPU hog cannot start: {error}")),
         },
@@ -127,9 +127,8 @@ fn scenario(bench: &Bench, case: &Case, arms: &[&dyn Arm], rounds: usize) -> Res
         progress(&format!("{} {}/{rounds}", case.name, number + 1));
         let trip = probe::round_trip(&bench.clock, &bench.cpus);
         let round_trip_ns = trip.map_err(|error| format!("the round trip cannot be probed: {error}"))?;
-        let last = bench.cpus[bench.cpus.len() - 1];
-        let hog = case.hog.then(|| system::Hog::start(last)).transpose();
-        let _hog = hog.map_err(|error| format!("the CPU hog cannot be started: {error}"))?;
+        let neighbours = neighbours(bench, case.neighbour);
+        let _neighbours = neighbours.map_err(|error| format!("the neighbour cannot be started: {error}"))?;
         let mut outcomes: Vec<_> = arms.iter().map(|_| Err(String::new())).collect();
         for step in 0..arms.len() {
             let index = (step + number) % arms.len();
@@ -144,6 +143,16 @@ fn scenario(bench: &Bench, case: &Case, arms: &[&dyn Arm], rounds: usize) -> Res
     }
     progress("");
     Ok(report::reduce(case, &arms, &done, company.share()))
+}
+
+/// Runs until it is dropped.
+fn neighbours(bench: &Bench, kind: Neighbour) -> std::io::Result<Vec<system::Hog>> {
+    let (cpus, batch) = match kind {
+        Neighbour::Nobody => (&[][..], false),
+        Neighbour::Hog => (&bench.cpus[bench.cpus.len() - 1..], false),
+        Neighbour::Batch => (&bench.cpus[..], true),
+    };
+    cpus.iter().map(|&cpu| system::Hog::start(cpu, batch)).collect()
 }
 
 fn applies(case: &Case, arm: &dyn Arm) -> bool {

@@ -25,7 +25,7 @@ Usage: dispatch [OPTIONS]
 /// What to do.
 pub enum Command {
     Help,
-    Hog(usize),
+    Hog { cpu: usize, batch: bool },
     Run(Options),
 }
 
@@ -91,7 +91,8 @@ pub fn parse() -> Result<Command, lexopt::Error> {
             Long("lines") => options.lines = true,
             Long("list") => options.list = true,
             Long("help") | Short('h') => return Ok(Command::Help),
-            Long("hog") => return Ok(Command::Hog(parser.value()?.parse()?)),
+            Long("hog") => return Ok(Command::Hog { cpu: parser.value()?.parse()?, batch: false }),
+            Long("batch-hog") => return Ok(Command::Hog { cpu: parser.value()?.parse()?, batch: true }),
             other => return Err(other.unexpected()),
         }
     }

@@ -26,6 +26,16 @@ pub enum Metric {
     IdleCpu,
 }
 
+/// Another process, all the while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    Nobody,
+    /// It uses all of the last CPU.
+    Hog,
+    /// On each CPU one uses what it gets, in the class for batch work.
+    Batch,
+}
+
 /// One scenario.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -38,8 +48,8 @@ pub struct Case {
     pub gap: Duration,
     /// Participants for each thread of an ordinary case. The floor is never crowded.
     pub crowd: usize,
-    /// Whether a process beside this one uses all of the last CPU.
-    pub hog: bool,
+    /// What runs beside this process.
+    pub neighbour: Neighbour,
     /// Whether leader and workers are pinned, one per CPU.
     pub pinned: bool,
     /// The ratios that mean something here.
@@ -66,7 +76,7 @@ impl Case {
             parts_per_thread: 1,
             gap: Duration::ZERO,
             crowd: 1,
-            hog: false,
+            neighbour: Neighbour::Nobody,
             pinned: true,
             versus_floor: true,
             versus_serial: false,
@@ -132,8 +142,10 @@ impl Case {
 /// Every case, in the order in which they run.
 pub fn all() -> Vec<Case> {
     let chunks = |case: Case| Case { parts_per_thread: 4, ..case };
-    let hog = |case: Case| Case { hog: true, ..case };
+    let hog = |case: Case| Case { neighbour: Neighbour::Hog, ..case };
+    let batch = |case: Case| Case { neighbour: Neighbour::Batch, ..case };
     let crowd = |case: Case| Case { crowd: 2, ..case };
+    let throng = |case: Case| Case { crowd: 4, ..case };
     vec![
         Case::quiet("empty", "one empty part per participant", Body::Empty),
         Case::quiet(
@@ -170,7 +182,24 @@ pub fn all() -> Vec<Case> {
             versus_serial: false,
             ..Case::disturbed("crowd-empty", "twice the participants, one empty part each", Body::Empty)
         }),
+        batch(Case::disturbed(
+            "batch-10us",
+            "one 10 us part per participant beside a batch process on each CPU",
+            Body::Work(10_000.0),
+        )),
+        chunks(batch(Case::disturbed(
+            "batch-chunks",
+            "four 2.5 us parts per participant beside a batch process on each CPU",
+            Body::Work(2500.0),
+        ))),
         crowd(Case::disturbed("crowd-2us", "twice the participants, one 2 us part each", Body::Work(2000.0))),
+        crowd(Case::disturbed("crowd-10us", "twice the participants, one 10 us part each", Body::Work(10_000.0))),
+        throng(Case::disturbed("throng-2us", "four times the participants, one 2 us part each", Body::Work(2000.0))),
+        throng(Case::disturbed(
+            "throng-10us",
+            "four times the participants, one 10 us part each",
+            Body::Work(10_000.0),
+        )),
         Case {
             metric: Metric::IdleCpu,
             versus_serial: false,

@@ -129,10 +129,11 @@ pub fn description() -> (String, String) {
 pub struct Hog(Child);
 
 impl Hog {
-    /// Starts this program again as a hog and waits until it spins.
-    pub fn start(cpu: usize) -> io::Result<Hog> {
+    /// Starts this program again as a hog, in the class for batch work or in the ordinary one, and waits until it spins.
+    pub fn start(cpu: usize, batch: bool) -> io::Result<Hog> {
         let program = std::env::current_exe()?;
-        let mut child = Command::new(program).arg("--hog").arg(cpu.to_string()).stdout(Stdio::piped()).spawn()?;
+        let option = if batch { "--batch-hog" } else { "--hog" };
+        let mut child = Command::new(program).arg(option).arg(cpu.to_string()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().expect("standard output was requested");
         let hog = Hog(child);
         BufReader::new(output).read_line(&mut String::new())?;
@@ -149,10 +150,17 @@ impl Drop for Hog {
 }
 
 /// The hog itself: never returns, and ends with the process that started it.
-pub fn be_a_hog(cpu: usize) -> io::Result<std::convert::Infallible> {
+pub fn be_a_hog(cpu: usize, batch: bool) -> io::Result<std::convert::Infallible> {
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and no pointer.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     restrict(0, &[cpu])?;
+    if batch {
+        // SAFETY: all-zero parameters are valid, and the class has no priority of its own.
+        let changed = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &zeroed()) };
+        if changed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
     println!("spinning");
     loop {
         crate::work::chain(1 << 20);
