@@ -12,8 +12,13 @@ WATCHDOG = 60.0
 """Seconds after which a process counts as hung."""
 
 
-def run(code: str, *, env: Mapping[str, str] | None = None, timeout: float = WATCHDOG) -> str:
-    """Run `code`; return what it printed. A status other than 0, or a hang, fails the test."""
+def run(
+    code: str, *, env: Mapping[str, str] | None = None, timeout: float = WATCHDOG, status: int = 0, silent: bool = False
+) -> str:
+    """Run `code`; return what it printed. A status other than `status`, or a hang, fails the test.
+
+    With `silent` a word on standard error does so too.
+    """
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code)],
         env={**os.environ, **(env or {})},
@@ -22,6 +27,7 @@ def run(code: str, *, env: Mapping[str, str] | None = None, timeout: float = WAT
         timeout=timeout,
         check=False,
     )
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Fatal Python error" not in done.stderr, done.stderr
+    assert not (silent and done.stderr), done.stderr
     return done.stdout

@@ -82,6 +82,17 @@ class Last:
 last = Last()
 last.pool, last.print = pool, print
 """,
+    "a misused token in a finaliser of a module's object": """
+class Last:
+    def __del__(self):
+        try:
+            self.token.for_ranges(1, 1, lambda start, stop: None)
+        except self.expired as error:
+            self.print(str(error))
+last = Last()
+last.print, last.expired, last.token = print, tt.TokenExpired, pool.exec()
+last.token.close()
+""",
     "a pool closed in a finaliser": """
 class Last:
     def __del__(self):
@@ -99,7 +110,7 @@ raise SystemExit(0)
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_interpreter_ends_cleanly_with(case: str) -> None:
-    run(PREAMBLE + CASES[case])
+    run(PREAMBLE + CASES[case], silent=True)
 
 
 def test_an_exit_handler_registered_before_the_package_runs_sections_alone() -> None:

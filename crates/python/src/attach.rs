@@ -7,16 +7,11 @@ use pyo3::types::PyTuple;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// The interpreter's state of a worker thread, kept from its first body to its end.
-///
-/// Without it each attach would make a thread state and each detach destroy it, about a microsecond a body.
-struct Kept {
-    state: NonNull<ffi::PyThreadState>,
-    outer: ffi::PyGILState_STATE,
-}
-
 thread_local! {
-    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
+    /// The interpreter's state of a worker thread, kept from its first body to its end.
+    ///
+    /// Without it each attach would make a thread state and each detach destroy it, about a microsecond a body.
+    static KEPT: Cell<Option<NonNull<ffi::PyThreadState>>> = const { Cell::new(None) };
     static ENDS: EndOfThread = const { EndOfThread };
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
     /// Whether the section that the thread leads kept the interpreter.
@@ -53,11 +48,11 @@ pub(crate) fn let_go() {
     IS_WORKER.set(false);
     // At its end the interpreter frees the states of all threads itself.
     let Some(_visit) = life::Visit::begin_unless_closing() else { return };
-    // SAFETY: `state` was saved by this thread in `keep` and nothing restored it since; `outer` is what the matching ensure
-    // returned.
+    // SAFETY: `keep` made the state for this thread, which is not attached; the release takes back the count of one that a new
+    // state has, and so ends it.
     unsafe {
-        ffi::PyEval_RestoreThread(kept.state.as_ptr());
-        ffi::PyGILState_Release(kept.outer);
+        ffi::PyEval_RestoreThread(kept.as_ptr());
+        ffi::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_UNLOCKED);
     }
 }
 
@@ -82,12 +77,7 @@ pub(crate) fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
 
 #[cold]
 fn keep() {
-    // SAFETY: the interpreter is initialised (this module is loaded) and not ending (the caller's visit).
-    let kept = unsafe {
-        let outer = ffi::PyGILState_Ensure();
-        NonNull::new(ffi::PyEval_SaveThread()).map(|state| Kept { state, outer })
-    };
-    KEPT.set(kept);
+    KEPT.set(life::new_thread_state());
     IS_WORKER.set(true);
     ENDS.with(|_| ());
 }

@@ -2,6 +2,7 @@
 
 use crate::callable::Callable;
 use crate::flow::Flow;
+use crate::life;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -159,6 +160,13 @@ pub(crate) enum Kept<'a> {
     Made { _body: Py<NativeBody> },
 }
 
+/// Whether it is a function of Python, or a built-in one.
+///
+/// The first call looks the two types up: made when the module is.
+pub(crate) fn is_function(given: &Bound<'_, PyAny>) -> bool {
+    given.is_exact_instance_of::<PyFunction>() || given.is_exact_instance_of::<PyCFunction>()
+}
+
 impl<'a> Body<'a> {
     /// The body that `given` stands for, as an argument of `operation`.
     pub(crate) fn of(given: &'a Bound<'_, PyAny>, signature: Signature, operation: &str) -> PyResult<Body<'a>> {
@@ -166,11 +174,16 @@ impl<'a> Body<'a> {
             return Body::native(native, signature, operation, Kept::Lent(PhantomData));
         }
         // Most bodies are functions: nothing about those needs a look.
-        if given.is_exact_instance_of::<PyFunction>() || given.is_exact_instance_of::<PyCFunction>() {
+        if is_function(given) {
             return Ok(Body::Python(Callable::new(given)?));
         }
         let py = given.py();
-        let recognised = py.import("threadteam._bodies")?.call_method1("recognise", (given, signature.name()))?;
+        let bodies = match py.import("threadteam._bodies") {
+            // The modules are gone, and with them the libraries whose functions it recognises.
+            Err(_) if life::closing() => return Ok(Body::Python(Callable::body(given, operation)?)),
+            bodies => bodies?,
+        };
+        let recognised = bodies.call_method1("recognise", (given, signature.name()))?;
         if let Ok(native) = recognised.cast_exact::<NativeBody>() {
             return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }

@@ -17,11 +17,15 @@ pub(crate) struct Callable {
     context: Option<Py<PyAny>>,
 }
 
+/// `contextvars.copy_context`, looked up when the module is made.
+pub(crate) fn copy_context(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    FUNCTION.import(py, "contextvars", "copy_context")
+}
+
 impl Callable {
     pub(crate) fn new(function: &Bound<'_, PyAny>) -> PyResult<Callable> {
-        static COPY_CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let py = function.py();
-        let context = COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?;
+        let context = copy_context(function.py())?.call0()?;
         let context = (context.len()? > 0).then(|| context.unbind());
         Ok(Callable { function: function.clone().unbind(), context })
     }

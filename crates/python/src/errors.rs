@@ -1,24 +1,37 @@
 //! Raising the exceptions that the Python half of the package defines.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
 use std::any::Any;
 use threadteam::{Error, Refused};
 
-/// An exception of `threadteam.errors`, looked up by name: errors are rare, so nothing is cached.
-pub(crate) fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
-    build(py, class, |_| (message.into(),).into_pyobject(py))
+/// The names of `threadteam.errors` from the exit hook on: finalisers still need them when the modules are gone.
+static KEPT: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+/// Keeps what the end of the interpreter takes from the modules.
+pub(crate) fn keep(py: Python<'_>) -> PyResult<()> {
+    let names = py.import("threadteam.errors")?.dict().copy()?;
+    // Set once only: the hook runs once.
+    let _ = KEPT.set(py, names.unbind());
+    Ok(())
 }
 
-fn build<'py>(
-    py: Python<'py>,
-    class: &str,
-    arguments: impl FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyTuple>>,
-) -> PyErr {
-    let made = || -> PyResult<PyErr> {
-        let module = py.import("threadteam.errors")?;
-        Ok(PyErr::from_value(module.getattr(class)?.call1(arguments(&module)?)?))
-    };
+/// A class of `threadteam.errors`, looked up by name: errors are rare, so nothing is cached.
+pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    match KEPT.get(py) {
+        Some(names) => names.bind(py).as_any().get_item(name),
+        None => py.import("threadteam.errors")?.getattr(name),
+    }
+}
+
+/// An exception of `threadteam.errors`.
+pub(crate) fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
+    build(py, class, || (message.into(),).into_pyobject(py))
+}
+
+fn build<'py>(py: Python<'py>, class: &str, arguments: impl FnOnce() -> PyResult<Bound<'py, PyTuple>>) -> PyErr {
+    let made = || Ok(PyErr::from_value(self::class(py, class)?.call1(arguments()?)?));
     made().unwrap_or_else(|error| error)
 }
 
@@ -31,7 +44,7 @@ pub(crate) fn refused(py: Python<'_>, class: &str, what: &str, reason: Refused) 
         _ => ("UNAVAILABLE", "take the path without barriers, or try again when the pool is idle"),
     };
     let message = format!("{what} was refused: {reason}; {advice}");
-    build(py, class, |module| (message, module.getattr("RefusedReason")?.getattr(member)?).into_pyobject(py))
+    build(py, class, || (message, self::class(py, "RefusedReason")?.getattr(member)?).into_pyobject(py))
 }
 
 /// What the runtime refused to do with its arguments or its threads.
@@ -43,7 +56,7 @@ pub(crate) fn from_core(py: Python<'_>, error: &Error) -> PyErr {
                 "{error}; the pool goes on with {} participants: raise the process limit (ulimit -u), or make a narrower pool",
                 started + 1
             );
-            build(py, "ThreadStartError", |_| (message, started, wanted).into_pyobject(py))
+            build(py, "ThreadStartError", || (message, started, wanted).into_pyobject(py))
         }
         Error::InvalidSplit => raise(py, "SplitError", error.to_string()),
         _ => pyo3::exceptions::PyValueError::new_err(error.to_string()),

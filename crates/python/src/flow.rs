@@ -293,9 +293,7 @@ pub(crate) fn in_waves(flow: &Flow, jobs: usize, mut run: impl FnMut(Range<usize
 }
 
 fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
-    py.import("threadteam.errors")
-        .and_then(|module| module.getattr("Cancelled"))
-        .is_ok_and(|class| error.is_instance(py, &class))
+    errors::class(py, "Cancelled").is_ok_and(|class| error.is_instance(py, &class))
 }
 
 fn note(py: Python<'_>, error: &PyErr, text: &str) {

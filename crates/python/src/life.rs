@@ -4,12 +4,15 @@
 //! which Rust frames do not survive. So bodies announce themselves, the exit hook closes the door and waits briefly for
 //! those inside, and a thread that comes later sleeps until the process ends.
 
+use crate::{body, callable, errors};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use threadteam::ForkLock;
 
 static CLOSING: AtomicBool = AtomicBool::new(false);
 /// Bodies that run; below zero when a fork's child leaves a body that its parent entered.
@@ -61,6 +64,25 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// The interpreter that the module belongs to.
+static INTERPRETER: AtomicPtr<ffi::PyInterpreterState> = AtomicPtr::new(ptr::null_mut());
+/// Taken around the making of thread states before CPython 3.12, whose child of a fork hangs when another thread was making one:
+/// it takes the lock of the list of states before it makes that lock anew.
+static MAKING_A_STATE: ForkLock<()> = ForkLock::new(());
+
+/// Makes the state of a thread that has none, which is not attached then.
+///
+/// `PyGILState_Ensure` makes one too, but goes on to wait for the interpreter, which a forking thread may hold: the lock could not
+/// be held around it.
+pub(crate) fn new_thread_state() -> Option<NonNull<ffi::PyThreadState>> {
+    // SAFETY: `Py_Version` is a constant.
+    let alone = (unsafe { ffi::Py_Version } < 0x030c_0000).then(|| MAKING_A_STATE.lock());
+    // SAFETY: the interpreter lives (the caller's visit), and needs not be attached for this.
+    let state = unsafe { ffi::PyThreadState_New(INTERPRETER.load(Ordering::Relaxed)) };
+    drop(alone);
+    NonNull::new(state)
+}
+
 /// Blocks the calling thread until the process ends.
 pub(crate) fn sleep_for_good() -> ! {
     loop {
@@ -69,7 +91,7 @@ pub(crate) fn sleep_for_good() -> ! {
 }
 
 #[pyfunction]
-fn _at_exit(py: Python<'_>) {
+fn _at_exit(py: Python<'_>) -> PyResult<()> {
     ENDS_THE_INTERPRETER.set(true);
     CLOSING.store(true, Ordering::SeqCst);
     py.detach(|| {
@@ -79,6 +101,8 @@ fn _at_exit(py: Python<'_>) {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
+    // Finalisers that run after the modules are gone may meet these.
+    errors::keep(py)
 }
 
 #[pyfunction]
@@ -106,7 +130,11 @@ fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
     // SAFETY: the thread is attached, so there is a current interpreter.
     let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
     match id {
-        0 => Ok(()),
+        0 => {
+            // SAFETY: as above.
+            INTERPRETER.store(unsafe { ffi::PyInterpreterState_Get() }, Ordering::Relaxed);
+            Ok(())
+        }
         -1 => Err(PyErr::fetch(py)),
         _ => Err(PyImportError::new_err(
             "threadteam cannot be imported in subinterpreters: its workers attach to the main interpreter; use it there",
@@ -118,6 +146,10 @@ fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     refuse_subinterpreters(py)?;
+    // What sections look up once. Later, a fork could come in the middle, of which the child would wait for the end; or the
+    // modules could be gone, at the end of the interpreter.
+    body::is_function(py.None().bind(py));
+    callable::copy_context(py)?;
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(_at_exit, module)?,))?;
     let os = py.import("os")?;
     if os.hasattr("register_at_fork")? {

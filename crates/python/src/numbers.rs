@@ -128,5 +128,17 @@ pub(crate) fn as_seconds(time: Duration) -> f64 {
 
 /// Integers of at least one, from any iterable.
 pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
-    given.try_iter()?.map(|item| at_least_one(&item?, name).map(NonZeroUsize::get)).collect()
+    items(given)?.iter().map(|item| at_least_one(item.bind(given.py()), name).map(NonZeroUsize::get)).collect()
+}
+
+/// The items of any iterable.
+///
+/// Not collected, which would ask for their number by a call of `operator.length_hint`: the module may be gone, at the end of
+/// the interpreter.
+pub(crate) fn items(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
+    let mut items = Vec::new();
+    for item in given.try_iter()? {
+        items.push(item?.unbind());
+    }
+    Ok(items)
 }

@@ -18,6 +18,7 @@ use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunErr
 use crate::attach::attached;
 use crate::errors;
 use crate::flow::led_section_stopped;
+use crate::numbers;
 use crate::on::with_exec;
 use arrays::ArrayPort;
 use host::PythonCall;
@@ -296,7 +297,7 @@ fn items<'py>(what: &str, object: &Bound<'py, PyAny>, expected: usize) -> PyResu
     } else if let Ok(tuple) = object.cast::<PyTuple>() {
         tuple.iter().collect()
     } else if let Ok(sequence) = object.cast::<PySequence>() {
-        sequence.try_iter()?.collect::<PyResult<_>>()?
+        numbers::items(sequence)?.into_iter().map(|item| item.into_bound(object.py())).collect()
     } else {
         let given = object.get_type().name()?;
         return Err(PyTypeError::new_err(format!("{what} is a {given}, but a list is expected")));
@@ -358,7 +359,7 @@ fn step_exception(py: Python<'_>, error: StepError) -> PyErr {
 
 /// An exception of `threadteam.errors` that names a step.
 fn raise(py: Python<'_>, class: &str, message: String, step: usize, label: &str) -> PyErr {
-    let make = || py.import("threadteam.errors")?.getattr(class)?.call1((message, step, label));
+    let make = || errors::class(py, class)?.call1((message, step, label));
     match make() {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,

@@ -150,6 +150,12 @@ impl Ring {
     }
 
     fn entries(&self, capacity: usize) -> &[Entry] {
+        /// No fork comes in the middle: the child would wait for the end of it.
+        static MAKING: ForkLock<()> = ForkLock::new(());
+        if let Some(entries) = self.entries.get() {
+            return entries;
+        }
+        let _alone = MAKING.lock();
         self.entries.get_or_init(|| {
             let entry = || Entry { stamp: AtomicU64::new(0), ns: AtomicU64::new(0), what: AtomicU64::new(0) };
             (0..capacity).map(|_| entry()).collect()

@@ -1,8 +1,8 @@
 //! Worker threads that serve one pool after another.
 
+#[cfg(target_os = "linux")]
 mod common;
 
-use common::wait_until;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -316,7 +316,7 @@ fn kept_threads_sleep_and_use_no_cpu() {
         }
         used
     };
-    wait_until("the kept threads to sleep", || {
+    common::wait_until("the kept threads to sleep", || {
         let seen = ticks();
         seen.len() == 3 && seen.iter().all(|(state, _, _)| state == "S")
     });

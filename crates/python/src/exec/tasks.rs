@@ -3,7 +3,7 @@
 use super::PyExec;
 use crate::callable::Callable;
 use crate::flow::Within;
-use crate::numbers::{at_least_one, length as a_length};
+use crate::numbers::{at_least_one, items, length as a_length};
 use crate::slots::Slots;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -44,8 +44,7 @@ impl PyExec {
     ) -> PyResult<Bound<'py, PyList>> {
         let grain = grain.map_or(Ok(NonZeroUsize::MIN), |grain| at_least_one(grain, "grain"))?;
         let body = Callable::body(function, "Exec.map()")?;
-        let items: Vec<Py<PyAny>> =
-            iterable.try_iter()?.map(|item| item.map(Bound::unbind)).collect::<PyResult<_>>()?;
+        let items = items(iterable)?;
         let results = Slots::new(items.len(), "results")?;
         let mut entry = self.token.enter(py, "Exec.map()")?;
         self.section(py, &mut entry, true, |exec, flow| {
