@@ -55,7 +55,7 @@ impl Callers {
     ///
     /// The sleeper counts itself, then writes to every word of the free mask. Who gives members back writes to one of them
     /// and reads the count. Whichever of the two writes to that word comes second sees what the other thread did before.
-    fn sleep(&self, free: &FreeMask, enough: impl Fn() -> bool, timeout: Option<Duration>) {
+    pub(crate) fn sleep(&self, free: &FreeMask, enough: impl Fn() -> bool, timeout: Option<Duration>) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         free.meet_releases();
         let bed = self.bed.load(Ordering::Acquire);
@@ -66,7 +66,7 @@ impl Callers {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn add(&self, waits: &Waits) {
+    pub(crate) fn add(&self, waits: &Waits) {
         self.episodes.fetch_add(waits.episodes.get(), Ordering::Relaxed);
         self.yields.fetch_add(waits.yields.get(), Ordering::Relaxed);
     }

@@ -109,6 +109,28 @@ impl FreeMask {
         }
     }
 
+    /// Claims worker `id` for the caller if nobody has it.
+    pub(crate) fn take(&self, id: u16) -> bool {
+        let (word, bit) = self.place(id);
+        // A look first: who waits for a worker does not write to the line at each poll.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            return false;
+        }
+        // Acquire, as in `claim`.
+        let acquire = if mutated!(RelaxedClaim) { Ordering::Relaxed } else { Ordering::Acquire };
+        word.fetch_and(!bit, acquire) & bit != 0
+    }
+
+    /// Whether nobody has worker `id`.
+    pub(crate) fn has(&self, id: u16) -> bool {
+        let (word, bit) = self.place(id);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn place(&self, id: u16) -> (&AtomicU64, u64) {
+        (&self.words[usize::from(id) / BITS], 1 << (usize::from(id) % BITS))
+    }
+
     /// How many workers can be claimed now.
     pub(crate) fn count(&self) -> usize {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()

@@ -58,6 +58,7 @@ mod idle;
 mod inner;
 mod lag;
 pub mod ledger;
+mod lend;
 #[cfg(all(test, loom))]
 mod models;
 mod parking;

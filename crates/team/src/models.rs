@@ -312,6 +312,32 @@ fn a_caller_that_sleeps_for_a_worker_is_woken_when_it_is_given_back() {
 }
 
 #[test]
+fn a_lender_gets_its_member_back_as_the_borrower_left_it() {
+    let mutations =
+        [Mutation::RelaxedClaim, Mutation::RelaxedRelease, Mutation::SkipCallerMeeting, Mutation::SkipCallerRecheck];
+    holds_and_notices(3, &mutations, || {
+        let inner = Arc::new(Inner::new(1, WaitPolicy::DEFAULT, Duration::MAX));
+        let slot = Arc::new(Cells::new(1));
+        inner.release(&[0]);
+        let borrower = {
+            let (inner, slot) = (Arc::clone(&inner), Arc::clone(&slot));
+            thread::spawn(move || {
+                let mut claim = Claim::empty();
+                inner.claim(1, &mut claim);
+                if !claim.ids().is_empty() {
+                    slot.add(0);
+                    inner.release(claim.ids());
+                }
+            })
+        };
+        inner.recall(&[0], &WaitPolicy::DEFAULT);
+        slot.add(0);
+        assert!(!inner.free.has(0));
+        borrower.join().unwrap();
+    });
+}
+
+#[test]
 fn a_panic_on_a_worker_releases_the_barrier_and_reaches_the_leader() {
     holds_and_notices(2, &[Mutation::SkipCancelWake], || {
         let running = Running::new(1);

@@ -343,16 +343,18 @@ impl Slot {
         }
     }
 
-    /// The owner leaves the section and wakes the leader if it sleeps.
-    pub(crate) fn leave(&self) {
+    /// The owner leaves the section and wakes the leader if it sleeps; whether it did.
+    pub(crate) fn leave(&self) -> bool {
         at!(BeforeLeave);
-        if self.post.leave().leader_waits() {
+        let wakes = self.post.leave().leader_waits();
+        if wakes {
             at!(BeforeLeaderWake);
             if !mutated!(SkipLeaderBedStore) {
                 self.leader.bed.store(0, Ordering::Release);
             }
             self.leader.bed.wake_one();
         }
+        wakes
     }
 
     /// The leader sleeps until the owner leaves; may return early.

@@ -409,10 +409,12 @@ impl<'a> Participant<'a> {
         }
         let desk = desk(inner, members);
         at!(Arrived);
-        if desk.barrier_waiters.load(Ordering::Relaxed) != 0 && !mutated!(SkipBarrierWake) {
+        let sleepers = desk.barrier_waiters.load(Ordering::Relaxed);
+        if sleepers != 0 && !mutated!(SkipBarrierWake) {
             at!(BeforeBarrierWake);
             desk.barrier_bed.fetch_add(1, Ordering::Release);
             desk.barrier_bed.wake_all();
+            inner.record(Kind::Wake, sleepers as u64);
         }
         inner.record(Kind::BarrierBegin, desk.number());
         let peers = (0..self.size()).filter(|&peer| peer != self.index);

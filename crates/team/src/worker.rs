@@ -196,7 +196,9 @@ impl Worker<'_> {
             others.iter().for_each(|&id| self.inner.slots[usize::from(id)].post.drain());
         }
         self.record(Kind::ShareEnd, number);
-        self.slot.leave();
+        if self.slot.leave() {
+            self.record(Kind::Wake, 1);
+        }
         self.record(Kind::Leave, number);
         true
     }

@@ -292,3 +292,110 @@ fn callers_that_each_want_everybody_are_served_or_refused_and_leave_nobody_claim
     let mut exec = Exec::new(&pool, 3).unwrap();
     wait_until("the whole pool", || exec.team(|team| team.size().get()) == Ok(3));
 }
+
+#[test]
+fn members_that_external_lends_serve_the_pools_other_tokens() {
+    let team = pool(4).into_team(4).unwrap();
+    for round in 0..3 {
+        let (threads, meeting) = (Threads::default(), Meeting::new());
+        let width = team.exec(4).external(|width| {
+            let here = |_| {
+                threads.note();
+                // Only four threads that run at once can all be here.
+                meeting.of(4);
+            };
+            Exec::new(team.pool(), width.get()).unwrap().broadcast(here).unwrap();
+            width.get()
+        });
+        assert_eq!((width, threads.distinct()), (4, 4), "round {round}");
+        // They are the team's again.
+        let meeting = Meeting::new();
+        team.exec(4).broadcast(|_| meeting.of(4)).unwrap();
+    }
+}
+
+#[test]
+fn external_of_a_narrower_token_lends_its_own_members_only() {
+    let team = Pool::builder().threads(4).acquire_timeout(Duration::ZERO).build().unwrap().into_team(4).unwrap();
+    team.exec(3).external(|width| {
+        assert_eq!(width.get(), 3);
+        assert_eq!(Exec::new(team.pool(), 4).unwrap().team(|_| ()), Err(Refused::Unavailable));
+        assert_eq!(Exec::new(team.pool(), 3).unwrap().team(|_| ()), Ok(()));
+    });
+    assert_eq!(Exec::new(team.pool(), 2).unwrap().team(|_| ()), Err(Refused::Unavailable));
+}
+
+#[test]
+fn children_of_a_team_lend_their_members_and_their_siblings_keep_theirs() {
+    let team = pool(6).into_team(6).unwrap();
+    let (lent, kept) = (Meeting::new(), Meeting::new());
+    team.exec(6).fork(2, |job, child| {
+        if job == 0 {
+            child.external(|width| Exec::new(team.pool(), width.get()).unwrap().broadcast(|_| lent.of(3)).unwrap());
+        } else {
+            child.broadcast(|_| kept.of(3)).unwrap();
+        }
+    });
+    let meeting = Meeting::new();
+    team.exec(6).broadcast(|_| meeting.of(6)).unwrap();
+}
+
+#[test]
+fn external_returns_when_a_lent_member_has_been_given_back() {
+    let team = pool(2).into_team(2).unwrap();
+    let (borrowed, end, done) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        team.exec(2).external(|_| {
+            scope.spawn(|| {
+                let hold = |index| {
+                    borrowed.store(true, Ordering::SeqCst);
+                    wait_until("the end of the borrower's section", || end.load(Ordering::SeqCst));
+                    done.store(index == 1 || done.load(Ordering::SeqCst), Ordering::SeqCst);
+                };
+                Exec::new(team.pool(), 2).unwrap().broadcast(hold).unwrap();
+            });
+            wait_until("the borrower", || borrowed.load(Ordering::SeqCst));
+            scope.spawn(|| {
+                // Long enough for the lender to go to sleep over it.
+                wait_until("the lender to sleep", || team.pool().stats().acquisitions.sleeps > 0);
+                end.store(true, Ordering::SeqCst);
+            });
+        });
+        assert!(end.load(Ordering::SeqCst));
+        let meeting = Meeting::new();
+        team.exec(2).broadcast(|_| meeting.of(2)).unwrap();
+    });
+}
+
+#[test]
+fn a_library_that_panics_in_external_gives_the_members_back() {
+    let team = pool(3).into_team(3).unwrap();
+    let failing = || team.exec(3).external(|_| resume_unwind(Box::new("outside".to_owned())));
+    assert_eq!(message(catch_unwind(AssertUnwindSafe(failing)).unwrap_err()), "outside");
+    let meeting = Meeting::new();
+    team.exec(3).broadcast(|_| meeting.of(3)).unwrap();
+}
+
+#[test]
+fn the_waiting_policy_of_a_team_survives_its_borrowers() {
+    if thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return; // Of more participants than CPUs no one spins for long.
+    }
+    let spin = Duration::from_secs(100_000);
+    let team = Pool::builder().threads(2).idle_spin(Duration::ZERO).acquire_timeout(Duration::from_secs(60));
+    let over = threadteam::WaitOverride::new().idle_spin(spin);
+    let team = team.build().unwrap().into_team_with(2, over).unwrap();
+    team.exec(2).broadcast(|_| ()).unwrap();
+    team.exec(2).external(|_| {
+        wait_until("the lent member to sleep, as the pool's do", || {
+            Exec::new(team.pool(), 2).unwrap().broadcast(|_| ()).unwrap();
+            team.pool().resident_members() == 0
+        });
+    });
+    team.exec(2).broadcast(|_| ()).unwrap();
+    let parks = team.pool().stats().parks;
+    for _ in 0..1000 {
+        thread::yield_now();
+        assert_eq!(team.pool().stats().parks, parks);
+    }
+}
