@@ -217,6 +217,25 @@ def test_attention_of_few_rows_stays_three_steps(rows, random):
     matches_reference(model, attention_feeds(random, shapes))
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "heads", "fused"),
+    [
+        (65, 16, 64, 1, True),
+        (65, 17, 67, 1, False),
+        (65, 17, 67, 2, False),
+        (64, 64, 64, 2, True),
+        (64, 64, 64, 1, False),
+        (8, 129, 600, 2, False),
+    ],
+)
+def test_attention_is_one_step_where_that_was_measured_to_be_faster(rows, depth, columns, heads, fused, random):
+    matrices = {"q": (rows, depth), "k": (depth, columns), "v": (columns, 5), "mask": (columns,)}
+    shapes = {name: (heads, *dims) if heads > 1 and name != "mask" else dims for name, dims in matrices.items()}
+    model = attention_model(shapes=shapes)
+    assert ("attention" in kinds(model)) == fused
+    matches_reference(model, attention_feeds(random, shapes))
+
+
 def test_gelu_spelled_out_with_tanh_is_one_step(random):
     nodes = [
         helper.make_node("Mul", ["c", "x"], ["a"]),

@@ -17,7 +17,7 @@ use crate::{Real, ViewMut};
 /// Bytes of `b` in a part: a few dispatches' worth of reading.
 const PART: usize = 256 << 10;
 /// The most parts of one product: their sums have to be added up again.
-const PARTS: usize = 16;
+const PARTS: usize = 8;
 /// Rows of `b` that one pass over the sums adds.
 const ROWS: usize = 8;
 /// Nanoseconds per byte of `b`, as one core reads it from a shared cache.
@@ -56,11 +56,14 @@ pub(crate) unsafe fn rows<T: Real>(exec: Exec<'_>, matrices: usize, product: &(d
             }
         }
     });
-    for (at, sums) in sums.chunks_exact(parts * n).enumerate() {
+    for (at, sums) in sums.chunks_exact_mut(parts * n).enumerate() {
         let product = product(at);
-        for col in 0..n {
-            let sum = (1..parts).fold(sums[col], |sum, part| sum + sums[part * n + col]) * product.alpha;
-            let place = product.y.place(0, col);
+        let (total, others) = sums.split_at_mut(n);
+        for part in others.chunks_exact(n) {
+            total.iter_mut().zip(part).for_each(|(total, &sum)| *total += sum);
+        }
+        for (col, &total) in total.iter().enumerate() {
+            let (sum, place) = (total * product.alpha, product.y.place(0, col));
             // SAFETY: the caller's promise.
             unsafe {
                 *place = match product.start {
