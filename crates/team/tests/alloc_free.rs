@@ -29,19 +29,29 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const SECTIONS: usize = 10_000;
+const SECTIONS: usize = 2_000;
 
-/// Allocations of the whole process while `sections` runs, after a warm-up.
+/// The least allocations of the whole process in one of five runs of `sections`, after a warm-up.
+///
+/// What a thread allocates once, when it first leads or looks at the clock of its CPU, may come after any warm-up, and the
+/// test harness allocates to say that a test takes long; what every section allocates is in all five.
 fn allocations(mut sections: impl FnMut(usize)) -> usize {
     sections(100);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    sections(SECTIONS);
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    let mut least = usize::MAX;
+    for _ in 0..5 {
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        sections(SECTIONS);
+        least = least.min(ALLOCATIONS.load(Ordering::Relaxed) - before);
+        if least == 0 {
+            break;
+        }
+    }
+    least
 }
 
 /// One test, so that no other allocates meanwhile.
 #[test]
-fn ten_thousand_sections_of_each_kind_allocate_nothing() {
+fn thousands_of_sections_of_each_kind_allocate_nothing() {
     let pool = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(30)).build().unwrap();
     // A worker that starts allocates: all of them have started when this returns.
     Exec::new(&pool, 3).unwrap().broadcast(|_| ()).unwrap();
