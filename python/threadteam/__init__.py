@@ -22,6 +22,7 @@ from threadteam._native import (
     WaitOverride,
     WaitPolicy,
     WidthCosts,
+    __version__,
     pays_at,
     width_for_by,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "WaitOverride",
     "WaitPolicy",
     "WidthCosts",
+    "__version__",
     "cpu_budget",
     "get_include",
     "interop",

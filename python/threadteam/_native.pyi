@@ -13,6 +13,7 @@ _T = TypeVar("_T")
 _S = TypeVar("_S")
 
 PAYS: float
+__version__: str
 
 # What ends with its `with` block.
 class _Scope:

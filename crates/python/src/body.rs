@@ -1,5 +1,6 @@
 //! What runs in a section: a Python callable, or native code that never takes the interpreter.
 
+use crate::attach;
 use crate::callable::Callable;
 use crate::flow::Flow;
 use crate::life;
@@ -183,7 +184,8 @@ impl<'a> Body<'a> {
             Err(_) if life::closing() => return Ok(Body::Python(Callable::body(given, operation)?)),
             bodies => bodies?,
         };
-        let recognised = bodies.call_method1("recognise", (given, signature.name()))?;
+        let recognise = bodies.getattr("recognise")?;
+        let recognised = attach::call(&recognise, &(given, signature.name()).into_pyobject(py)?)?;
         if let Ok(native) = recognised.cast_exact::<NativeBody>() {
             return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }

@@ -262,6 +262,9 @@ pub(crate) fn pays_at(
     Ok(threadteam::pays_at(self::estimate(estimate)?, self::sections(Some(sections))?, cost))
 }
 
+/// The widest width that is looked at: more participants than any pool has.
+const WIDEST: NonZeroUsize = NonZeroUsize::new(u16::MAX as usize).unwrap();
+
 /// The width in `1..=budget` that makes a region shortest under the caller's cost function, 1 if none pays.
 ///
 /// Examples
@@ -278,7 +281,7 @@ pub(crate) fn width_for_by(
 ) -> PyResult<usize> {
     let estimate = self::estimate(estimate)?;
     let sections = self::sections(Some(sections))?;
-    let budget = numbers::at_least_one(budget, "budget")?;
+    let budget = numbers::at_least_one(budget, "budget")?.min(WIDEST);
     let failure = RefCell::new(None);
     let width = threadteam::width_for_by(estimate, sections, budget, |width| {
         if failure.borrow().is_some() {

@@ -73,5 +73,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capsule::capsule, module)?)?;
     module.add_function(wrap_pyfunction!(probe::round_trip, module)?)?;
     module.add("PAYS", threadteam::PAYS)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     home::register(module)
 }

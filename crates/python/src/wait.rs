@@ -1,6 +1,6 @@
 //! How participants wait, as Python says it.
 
-use crate::numbers::seconds;
+use crate::numbers::{seconds, time};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString, PyTuple};
@@ -200,7 +200,7 @@ fn idle_spin_of(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
             text.repr()?
         )));
     }
-    seconds(given.extract()?, "idle_spin").map(Some)
+    time(given, "idle_spin").map(Some)
 }
 
 /// The `wait=` of an operation: a policy, an override, or None.

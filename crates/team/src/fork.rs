@@ -18,6 +18,7 @@ static GATE: AtomicU32 = AtomicU32::new(0);
 const FORKING: u32 = 1 << 16;
 
 /// How many forks lie between the first process that used this crate and this one.
+#[inline]
 pub(crate) fn generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
@@ -63,18 +64,25 @@ extern "C" fn in_child() {
 ///
 /// No `Once`: a fork in its middle would leave it blocked in the child for ever. Registered twice by two threads, the
 /// handlers do everything twice, which is harmless.
+#[inline]
 pub(crate) fn watch() {
     #[cfg(unix)]
-    {
-        static REGISTERED: AtomicBool = AtomicBool::new(false);
-        if !REGISTERED.load(Ordering::Acquire) {
-            // SAFETY: the handlers touch atomics only, which is allowed between fork and exec.
-            unsafe {
-                libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
-            }
-            REGISTERED.store(true, Ordering::Release);
-        }
+    if !WATCHED.load(Ordering::Acquire) {
+        register();
     }
+}
+
+#[cfg(unix)]
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+#[cfg(unix)]
+#[cold]
+fn register() {
+    // SAFETY: the handlers touch atomics only, which is allowed between fork and exec.
+    unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
+    }
+    WATCHED.store(true, Ordering::Release);
 }
 
 thread_local! {

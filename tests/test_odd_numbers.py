@@ -1,0 +1,128 @@
+"""Odd numbers given to the public interface: an error of one clear sentence, or the right thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import threadteam as tt
+
+ODD: list[Any] = [
+    None,
+    True,
+    "2",
+    "",
+    b"2",
+    (),
+    [1],
+    object(),
+    1j,
+    0,
+    -1,
+    1.5,
+    -0.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+    -(10**400),
+    2**63,
+    -(2**63) - 1,
+    2**64,
+    np.float32(2.5),
+    np.float64("nan"),
+    np.int8(-1),
+    np.uint64(2**64 - 1),
+    np.array(3),
+    np.array([1, 2]),
+    np.bool_(True),
+]
+
+COSTS = tt.WidthCosts.flat(1e-6)
+
+
+def nothing(*_arguments: object) -> None:
+    """Do nothing."""
+
+
+def cost_of_two(width: int) -> float:
+    """Return the cost of a width, of which more than two never pay."""
+    return 1e-6 if width <= 2 else math.inf
+
+
+CALLS: dict[str, Callable[[tt.Exec, Any], object]] = {
+    "Pool.threads": lambda token, odd: tt.Pool(odd, acquire_timeout=1.0).close(),
+    "Pool.stack_size": lambda token, odd: tt.Pool(1, stack_size=odd).close(),
+    "Pool.wait": lambda token, odd: tt.Pool(1, wait=odd).close(),
+    "Pool.dispatch_costs": lambda token, odd: tt.Pool(1, dispatch_costs=odd).close(),
+    "Pool.qos": lambda token, odd: tt.Pool(1, qos=odd).close(),
+    "Exec.limit": lambda token, odd: token.limit(odd).close(),
+    "Exec.for_ranges.grain": lambda token, odd: token.for_ranges(4, odd, nothing),
+    "Exec.fork_sized": lambda token, odd: token.fork_sized([odd], nothing),
+    "Exec.fork_sized.shares": lambda token, odd: token.fork_sized(odd, nothing),
+    "Exec.map.grain": lambda token, odd: token.map(abs, [1], grain=odd),
+    "Exec.reduce.grain": lambda token, odd: token.reduce(4, odd, nothing, nothing, 0),
+    "Exec.dispatch_cost": lambda token, odd: token.dispatch_cost(odd),
+    "Exec.pays.estimate": lambda token, odd: token.pays(odd),
+    "Exec.pays.sections": lambda token, odd: token.pays(1.0, odd),
+    "Exec.pays.width": lambda token, odd: token.pays(1.0, 1, odd),
+    "Exec.width_for.estimate": lambda token, odd: token.width_for(odd),
+    "Exec.width_for.sections": lambda token, odd: token.width_for(1.0, odd),
+    "WidthCosts.flat": lambda token, odd: tt.WidthCosts.flat(odd),
+    "WidthCosts.new": lambda token, odd: tt.WidthCosts.new(odd, odd, odd),
+    "WidthCosts.from_anchors.width": lambda token, odd: tt.WidthCosts.from_anchors([(odd, 1e-6)]),
+    "WidthCosts.from_anchors.cost": lambda token, odd: tt.WidthCosts.from_anchors([(2, odd)]),
+    "WidthCosts.at": lambda token, odd: COSTS.at(odd),
+    "DispatchCosts": lambda token, odd: tt.DispatchCosts(COSTS, COSTS, odd),
+    "HostClass": lambda token, odd: tt.HostClass(odd),
+    "pays_at": lambda token, odd: (tt.pays_at(odd, 1, 1e-6), tt.pays_at(1.0, 1, odd)),
+    "pays_at.sections": lambda token, odd: tt.pays_at(1.0, odd, 1e-6),
+    "width_for_by.budget": lambda token, odd: tt.width_for_by(1.0, 1, odd, cost_of_two),
+    "Team.exec": lambda token, odd: team_of(odd),
+    "TeamExec.split": lambda token, odd: token.team(lambda team: team.split([odd], nothing)),
+}
+
+LENGTHS: dict[str, Callable[[tt.Exec, Any], object]] = {
+    "Exec.for_ranges.length": lambda token, odd: token.for_ranges(odd, 10**300, nothing),
+    "Exec.reduce.length": lambda token, odd: token.reduce(odd, 10**300, nothing, nothing, 0),
+    "Exec.fork.jobs": lambda token, odd: token.fork(odd, nothing),
+}
+"""Those of an integer above ``2**63 - 1`` say so with `OverflowError`."""
+
+
+def team_of(budget: Any) -> None:
+    """Take a token of a team."""
+    with tt.Pool(1).into_team() as team, team.exec(budget):
+        pass
+
+
+def refusal(call: Callable[[tt.Exec, Any], object], odd: Any) -> Exception | None:
+    """Return what a call with an odd argument raises."""
+    with tt.Pool(1) as pool, pool.exec() as token:
+        try:
+            call(token, odd)
+        except Exception as error:
+            return error
+    return None
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_odd_argument_is_a_value_or_type_error_of_one_sentence(name: str) -> None:
+    for odd in ODD:
+        error = refusal(CALLS[name], odd)
+        if error is not None:
+            assert isinstance(error, ValueError | TypeError | tt.SplitError), (odd, error)
+            assert str(error)
+            assert "\n" not in str(error), (odd, error)
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_an_odd_length_is_refused_as_any_number_is_or_overflows(name: str) -> None:
+    for odd in ODD:
+        error = refusal(LENGTHS[name], odd)
+        if error is not None:
+            assert isinstance(error, ValueError | TypeError | OverflowError), (odd, error)
+            assert "\n" not in str(error), (odd, error)
