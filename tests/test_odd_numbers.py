@@ -71,6 +71,8 @@ CALLS: dict[str, Callable[[tt.Exec, Any], object]] = {
     "Exec.pays.width": lambda token, odd: token.pays(1.0, 1, odd),
     "Exec.width_for.estimate": lambda token, odd: token.width_for(odd),
     "Exec.width_for.sections": lambda token, odd: token.width_for(1.0, odd),
+    "WaitPolicy.idle_spin": lambda token, odd: tt.WaitPolicy(idle_spin=odd),
+    "WaitOverride.idle_spin": lambda token, odd: tt.WaitOverride(idle_spin=odd),
     "WidthCosts.flat": lambda token, odd: tt.WidthCosts.flat(odd),
     "WidthCosts.new": lambda token, odd: tt.WidthCosts.new(odd, odd, odd),
     "WidthCosts.from_anchors.width": lambda token, odd: tt.WidthCosts.from_anchors([(odd, 1e-6)]),

@@ -81,7 +81,7 @@ def test_a_section_of_native_code_allocates_nothing_and_releases_the_interpreter
     allocated, released, returned, ensured = ast.literal_eval(run(code, env={"LD_PRELOAD": library}))
     # The lists of the counters themselves take a few.
     assert allocated < 20
-    # Other threads of the process use the lock now and then.
-    assert SECTIONS <= released < SECTIONS + 20
-    assert SECTIONS <= returned < SECTIONS + 20
-    assert ensured < 20
+    # A leader that waits long looks for signals now and then, on a machine that is busy.
+    assert SECTIONS <= released < 1.1 * SECTIONS
+    assert SECTIONS <= returned < 1.1 * SECTIONS
+    assert ensured < 0.1 * SECTIONS
