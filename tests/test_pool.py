@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,38 @@ def test_a_time_that_is_none_is_refused(value: float) -> None:
             tt.WaitPolicy(**{name: value})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"{name} must be a time in seconds"):
             tt.WaitOverride(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        tt.WaitPolicy(),
+        tt.WaitPolicy(idle_spin=0.2),
+        tt.WaitPolicy(0.001, 0.002),
+        tt.WaitPolicy(park_after=0.5, idle_spin="adaptive"),
+    ],
+)
+def test_a_waiting_policy_survives_pickling_and_says_what_makes_it(policy: tt.WaitPolicy) -> None:
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    assert eval(repr(policy), {"WaitPolicy": tt.WaitPolicy}) == policy
+
+
+def test_an_idle_time_that_is_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="idle_spin must be a time in seconds or \"adaptive\", got 'soon'"):
+        tt.WaitPolicy(idle_spin="soon")  # type: ignore[arg-type]
+
+
+def test_polls_yields_and_sleeps_are_counted_by_kind_of_wait() -> None:
+    with tt.Pool(2, wait=tt.WaitPolicy(0.0, 0.002), acquire_timeout=10.0) as pool:
+        pool.exec().broadcast(lambda index: None)
+        while pool.stats().parks == 0:
+            time.sleep(0.001)
+        counted = pool.stats()
+    assert counted.idle_spins >= 64
+    assert counted.idle_yields > 0
+    for kind in ("spins", "yields"):
+        names = [f"{wait}_{kind}" for wait in ("idle", "join", "barrier", "acquire")]
+        assert getattr(counted, kind) == sum(getattr(counted, name) for name in names)
 
 
 def test_idle_workers_can_be_released() -> None:

@@ -4,6 +4,8 @@
 mod common;
 
 use common::wait_until;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 use threadteam::{Exec, Pool};
@@ -109,4 +111,64 @@ fn members_asleep_crowd_nobody() {
     wait_until("all members to sleep", || pool.resident_members() == 0);
     Exec::new(&pool, 2).unwrap().team(|team| team.run(|_, _| ())).unwrap();
     spins_on(&pool);
+}
+
+#[test]
+fn a_child_of_a_pinned_team_keeps_the_cpus_of_its_root() {
+    let all = cpus();
+    if all.len() < 2 {
+        return; // on one CPU two participants are a crowd
+    }
+    let pool = Pool::builder().threads(2).pin_participants(true).idle_spin(NEVER).build().unwrap();
+    let team = pool.into_team(2).unwrap();
+    team.exec(2)
+        .team(|team| {
+            // The child on the member's side is led by a thread that may run on one CPU only.
+            team.split(&[1, 1], |_, mut child| {
+                child.exec().team(|alone| alone.run(|_, _| ())).unwrap();
+            })
+            .unwrap();
+        })
+        .unwrap();
+    spins_on(team.pool());
+}
+
+/// Works for some tens of microseconds without a look at the clock.
+fn work() {
+    (0..20_000).for_each(|step| drop(std::hint::black_box(step)));
+}
+
+#[test]
+fn a_member_whose_cpu_another_thread_uses_is_left_out_of_claimed_sections() {
+    let all = cpus();
+    if all.len() < 2 || !std::path::Path::new("/proc/self/schedstat").exists() {
+        return; // nobody to be in the way, or nobody to say so
+    }
+    let pool = pool(2);
+    let member = Mutex::new(0);
+    Exec::new(&pool, 2)
+        .unwrap()
+        .broadcast(|index| {
+            if index == 1 {
+                *member.lock().unwrap() = thread();
+            }
+        })
+        .unwrap();
+    restrict(*member.lock().unwrap(), &all[1..2]);
+    restrict(0, &all[..1]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            restrict(0, &all[1..2]);
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        wait_until("the member to be left out", || {
+            Exec::new(&pool, 2).unwrap().for_ranges(2, NonZeroUsize::MIN, |range| range.for_each(|_| work()));
+            pool.stats().left_out > 0
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    restrict(0, &all);
 }

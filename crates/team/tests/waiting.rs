@@ -110,6 +110,28 @@ fn the_override_of_a_scope_ends_with_it() {
 }
 
 #[test]
+fn the_override_of_a_child_leaves_the_members_of_its_siblings_alone() {
+    let pool = pool(3, NEVER);
+    let mut exec = Exec::new(&pool, 3).unwrap();
+    exec.team(|mut team| {
+        let sleepy = WaitOverride::new().idle_spin(Duration::ZERO);
+        team.reborrow()
+            .split(&[2, 1], |part, child| {
+                if part == 0 {
+                    let mut scope = child.with_wait(sleepy);
+                    scope.reborrow().run(|_, _| ());
+                    wait_until("the member of the child to park", || pool.stats().parks == 1);
+                }
+            })
+            .unwrap();
+        assert_eq!(team.policy(), pool.wait_policy());
+        team.run(|_, _| ());
+    })
+    .unwrap();
+    assert_eq!(pool.stats().parks, 1);
+}
+
+#[test]
 fn an_override_changes_only_what_it_names() {
     let policy = WaitPolicy::new(Duration::from_millis(3), true);
     assert_eq!(policy.with(WaitOverride::new()), policy);
