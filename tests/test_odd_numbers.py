@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -71,8 +73,6 @@ CALLS: dict[str, Callable[[tt.Exec, Any], object]] = {
     "Exec.pays.width": lambda token, odd: token.pays(1.0, 1, odd),
     "Exec.width_for.estimate": lambda token, odd: token.width_for(odd),
     "Exec.width_for.sections": lambda token, odd: token.width_for(1.0, odd),
-    "WaitPolicy.idle_spin": lambda token, odd: tt.WaitPolicy(idle_spin=odd),
-    "WaitOverride.idle_spin": lambda token, odd: tt.WaitOverride(idle_spin=odd),
     "WidthCosts.flat": lambda token, odd: tt.WidthCosts.flat(odd),
     "WidthCosts.new": lambda token, odd: tt.WidthCosts.new(odd, odd, odd),
     "WidthCosts.from_anchors.width": lambda token, odd: tt.WidthCosts.from_anchors([(odd, 1e-6)]),
@@ -86,6 +86,26 @@ CALLS: dict[str, Callable[[tt.Exec, Any], object]] = {
     "Team.exec": lambda token, odd: team_of(odd),
     "TeamExec.split": lambda token, odd: token.team(lambda team: team.split([odd], nothing)),
 }
+
+TIMES: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "Pool.acquire_timeout": ("acquire_timeout", lambda odd: tt.Pool(1, acquire_timeout=odd).close()),
+    "WaitPolicy.spin": ("spin", tt.WaitPolicy),
+    "WaitPolicy.park_after": ("park_after", lambda odd: tt.WaitPolicy(park_after=odd)),
+    "WaitPolicy.idle_spin": ("idle_spin", lambda odd: tt.WaitPolicy(idle_spin=odd)),
+    "WaitOverride.spin": ("spin", lambda odd: tt.WaitOverride(spin=odd)),
+    "WaitOverride.park_after": ("park_after", lambda odd: tt.WaitOverride(park_after=odd)),
+    "WaitOverride.idle_spin": ("idle_spin", lambda odd: tt.WaitOverride(idle_spin=odd)),
+    "Exec.pays": ("estimate", lambda odd: tt.Exec.serial().pays(odd)),
+    "Exec.width_for": ("estimate", lambda odd: tt.Exec.serial().width_for(odd)),
+    "WidthCosts.new": ("at_2", lambda odd: tt.WidthCosts.new(odd, 1.0, 1.0)),
+    "WidthCosts.flat": ("cost", tt.WidthCosts.flat),
+    "pays_at": ("estimate", lambda odd: tt.pays_at(odd, 1, 1e-6)),
+    "width_for_by": ("estimate", lambda odd: tt.width_for_by(odd, 1, 2, cost_of_two)),
+}
+"""Every argument that is a time, by the name that its errors have for it."""
+
+NO_TIMES: list[Any] = [-1, -1e-9, -math.inf, math.nan, math.inf, 10**400, -(10**400), np.float32("nan"), np.int8(-1)]
+NO_NUMBERS: list[Any] = [True, False, np.bool_(True), "2", "", b"2", (), [1], object(), 1j, np.array([1, 2])]
 
 LENGTHS: dict[str, Callable[[tt.Exec, Any], object]] = {
     "Exec.for_ranges.length": lambda token, odd: token.for_ranges(odd, 10**300, nothing),
@@ -119,6 +139,25 @@ def test_an_odd_argument_is_a_value_or_type_error_of_one_sentence(name: str) -> 
             assert isinstance(error, ValueError | TypeError | tt.SplitError), (odd, error)
             assert str(error)
             assert "\n" not in str(error), (odd, error)
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_what_is_no_time_is_an_error_that_names_the_argument(name: str) -> None:
+    argument, call = TIMES[name]
+    for odd in NO_TIMES:
+        with pytest.raises(ValueError, match=rf"^{argument} must be a time in seconds, .*, got \S+$"):
+            call(odd)
+    for odd in NO_NUMBERS:
+        kind = ValueError if argument == "idle_spin" and isinstance(odd, str) else TypeError
+        with pytest.raises(kind, match=rf"^{argument} must be a time in seconds.*, got .+$"):
+            call(odd)
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_any_number_that_is_a_time_is_taken(name: str) -> None:
+    _, call = TIMES[name]
+    for fine in (0, 1, 0.5, -0.0, np.float32(2.5), np.int8(3), Fraction(1, 3), Decimal("0.25")):
+        call(fine)
 
 
 @pytest.mark.parametrize("name", LENGTHS)

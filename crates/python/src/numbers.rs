@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyFloat, PyInt};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -77,14 +77,14 @@ pub(crate) fn small_count(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u32>
     })
 }
 
-/// A time in seconds, finite and not negative.
-pub(crate) fn seconds(given: f64, name: &str) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(given).map_err(|_| no_time(name, &given.to_string()))
-}
-
-/// [`seconds`] of any Python number.
+/// A time in seconds, of any Python number that is finite and not negative. Times come in through here alone.
 pub(crate) fn time(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {
     seconds(float(given, name)?, name)
+}
+
+/// [`time`], unless it is left out.
+pub(crate) fn optional_time(given: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Option<Duration>> {
+    given.map(|given| time(given, name)).transpose()
 }
 
 /// [`time`], or infinity for "never", which is [`Duration::MAX`].
@@ -96,22 +96,34 @@ pub(crate) fn time_or_never(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Du
     seconds(number, name)
 }
 
+fn seconds(given: f64, name: &str) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(given).map_err(|_| no_time(name, &given.to_string()))
+}
+
 fn float(given: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    if let Ok(number) = given.cast_exact::<PyFloat>() {
+        return Ok(number.value());
+    }
+    // Python's truth and NumPy's, both of which have a `__float__`.
+    if given.extract::<bool>().is_ok() {
+        return Err(no_number(given, name));
+    }
     given.extract::<f64>().map_err(|error| {
         let py = given.py();
         if error.is_instance_of::<PyOverflowError>(py) {
             return no_time(name, &shown(given));
         }
         if error.is_instance_of::<PyTypeError>(py) {
-            let kind = given.get_type().name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
-            return PyTypeError::new_err(format!(
-                "{name} must be a time in seconds, got {} of type {kind}",
-                shown(given)
-            ));
+            return no_number(given, name);
         }
         // What the object's own `__float__` raised, an interrupt perhaps.
         error
     })
+}
+
+fn no_number(given: &Bound<'_, PyAny>, name: &str) -> PyErr {
+    let kind = given.get_type().name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("{name} must be a time in seconds, got {} of type {kind}", shown(given)))
 }
 
 fn no_time(name: &str, given: &str) -> PyErr {

@@ -7,7 +7,7 @@ use crate::exec::PyExec;
 use crate::home::Home;
 use crate::hook::StartHook;
 use crate::life;
-use crate::numbers::{at_least_one, seconds};
+use crate::numbers::{at_least_one, optional_time};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
@@ -88,8 +88,9 @@ impl PyPool {
     #[new]
     #[pyo3(signature = (
         threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = false, wait = None,
-        acquire_timeout = 0.002, qos = None, dispatch_costs = None, domains = None
-    ))]
+        acquire_timeout = None, qos = None, dispatch_costs = None, domains = None
+    ), text_signature = "(threads=None, *, name='threadteam', stack_size=None, on_start=None, pin_participants=False, \
+        wait=None, acquire_timeout=0.002, qos=None, dispatch_costs=None, domains=None)")]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -99,7 +100,7 @@ impl PyPool {
         on_start: Option<Bound<'_, PyAny>>,
         pin_participants: bool,
         wait: Option<&Bound<'_, PyAny>>,
-        acquire_timeout: f64,
+        acquire_timeout: Option<&Bound<'_, PyAny>>,
         qos: Option<&str>,
         dispatch_costs: Option<&PyDispatchCosts>,
         domains: Option<&Bound<'_, PyAny>>,
@@ -116,9 +117,11 @@ impl PyPool {
             .lazy(true)
             .system_name(move |index| format!("{worker_title}-{index}"))
             .on_stop(|_| attach::let_go())
-            .acquire_timeout(seconds(acquire_timeout, "acquire_timeout")?)
             .pin_participants(pin_participants)
             .wait(policy_of(wait)?);
+        if let Some(timeout) = optional_time(acquire_timeout, "acquire_timeout")? {
+            builder = builder.acquire_timeout(timeout);
+        }
         let stack_size = stack_size.filter(|given| !given.is_none());
         builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
         let costs = dispatch_costs.copied().map_or_else(|| PyDispatchCosts::host_default(py), Ok)?;

@@ -1,6 +1,6 @@
 //! How participants wait, as Python says it.
 
-use crate::numbers::{seconds, time};
+use crate::numbers::{optional_time, time};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString, PyTuple};
@@ -47,7 +47,11 @@ impl From<WaitPolicy> for PyWaitPolicy {
 impl PyWaitPolicy {
     #[new]
     #[pyo3(signature = (spin = None, park_after = None, *, idle_spin = None))]
-    fn new(spin: Option<f64>, park_after: Option<f64>, idle_spin: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(
+        spin: Option<&Bound<'_, PyAny>>,
+        park_after: Option<&Bound<'_, PyAny>>,
+        idle_spin: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         let over = PyWaitOverride::new(spin, park_after, idle_spin)?.over();
         Ok(PyWaitPolicy(WaitPolicy::DEFAULT.with(over)))
     }
@@ -147,10 +151,14 @@ impl PyWaitOverride {
 impl PyWaitOverride {
     #[new]
     #[pyo3(signature = (*, spin = None, park_after = None, idle_spin = None))]
-    fn new(spin: Option<f64>, park_after: Option<f64>, idle_spin: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(
+        spin: Option<&Bound<'_, PyAny>>,
+        park_after: Option<&Bound<'_, PyAny>>,
+        idle_spin: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         Ok(PyWaitOverride {
-            spin: spin.map(|spin| seconds(spin, "spin")).transpose()?,
-            park_after: park_after.map(|time| seconds(time, "park_after")).transpose()?,
+            spin: optional_time(spin, "spin")?,
+            park_after: optional_time(park_after, "park_after")?,
             idle_spin: idle_spin.map(idle_spin_of).transpose()?,
         })
     }
