@@ -45,3 +45,19 @@ def test_examples_run(name: str) -> None:
     test = doctest.DocTestParser().get_doctest(DOCUMENTED[name] or "", {}, name, None, None)
     failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed
     assert failed == 0
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_public_call_shows_its_parameters(name: str) -> None:
+    # A name that is no name of Python's, `class` say, hides the whole signature.
+    owner, _, member = name.partition(".")
+    thing = getattr(getattr(tt, owner), member) if member else getattr(tt, owner)
+    if callable(thing) and not inspect.isclass(thing) and not isinstance(thing, tt.DispatchKind):
+        shown = inspect.signature(thing)
+        assert [parameter for parameter in shown.parameters.values() if parameter.default is ...] == []
+
+
+def test_a_default_that_is_a_number_is_shown_as_one() -> None:
+    assert inspect.signature(tt.Exec.map).parameters["grain"].default == 1
+    for method in (tt.Exec.pays, tt.Exec.width_for, tt.TeamExec.pays, tt.TeamExec.width_for):
+        assert inspect.signature(method).parameters["sections"].default == 1

@@ -167,3 +167,15 @@ def test_an_odd_length_is_refused_as_any_number_is_or_overflows(name: str) -> No
         if error is not None:
             assert isinstance(error, ValueError | TypeError | OverflowError), (odd, error)
             assert "\n" not in str(error), (odd, error)
+
+
+def test_a_number_that_is_too_large_is_shown_as_it_was_given() -> None:
+    huge = 10**30
+    with tt.Pool(2, acquire_timeout=30.0) as pool, pool.exec() as token:
+        for call in (
+            lambda: tt.Pool(huge),
+            lambda: token.fork_sized([1, huge], nothing),
+            lambda: token.team(lambda team: team.split([1, huge], nothing)),
+        ):
+            with pytest.raises((ValueError, tt.SplitError), match=rf"got (\[1, )?{huge}"):
+                call()

@@ -87,7 +87,8 @@ def test_property_8_sections_one_after_the_other_pay_no_wake_up() -> None:
         for _ in range(2000):
             token.for_ranges(8, 1, lambda start, stop: None)
         after = pool.stats()
-        assert after.sections - before.sections == 2000
+        # Where another process keeps the worker off its CPU, sections leave it out and are none of the pool's.
+        assert after.sections - before.sections + after.left_out - before.left_out == 2000
         # Other processes may take a worker's CPU, which it then leaves; that is not once a section.
         assert after.wakes - before.wakes < 200
 

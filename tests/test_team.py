@@ -180,7 +180,7 @@ def test_an_old_team_does_not_speak_for_a_new_one(pool: tt.Pool) -> None:
 
 def test_a_pool_whose_token_is_in_use_stays_a_pool(pool: tt.Pool) -> None:
     token = pool.exec()
-    with token.reborrow(), pytest.raises(tt.IntoTeamError) as refused:
+    with token.reborrow(), pytest.raises(tt.IntoTeamError, match="lent or inside an entry; wait") as refused:
         pool.into_team()
     assert refused.value.reason is tt.RefusedReason.BUSY
     token.fork(1, lambda job, child: None)

@@ -176,9 +176,7 @@ class Exec(_Managed, _Costs):
     def fork_sized(
         self, shares: Iterable[SupportsIndex], body: Callable[[int, Exec], object] | NativeBody | _Native
     ) -> None: ...
-    def map(
-        self, function: Callable[[_T], _S], iterable: Iterable[_T], *, grain: SupportsIndex | None = None
-    ) -> list[_S]: ...
+    def map(self, function: Callable[[_T], _S], iterable: Iterable[_T], *, grain: SupportsIndex = 1) -> list[_S]: ...
     def reduce(
         self,
         length: SupportsIndex,

@@ -123,7 +123,7 @@ class RefusedReason(enum.Enum):
     UNAVAILABLE = "unavailable"
     """Not all members could be had without waiting for work that is running."""
     BUSY = "busy"
-    """Another token leads this team."""
+    """Another root token leads this team; or, of `Pool.into_team`, a token of the pool is lent or inside an entry."""
 
 
 class _WithReason(ThreadteamError):

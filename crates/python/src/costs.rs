@@ -201,8 +201,9 @@ impl PyDispatchCosts {
 
     /// The row of a host class.
     #[staticmethod]
-    fn for_class(class: &PyHostClass) -> Self {
-        PyDispatchCosts(DispatchCosts::for_class(class.0))
+    #[pyo3(signature = (class_))]
+    fn for_class(class_: &PyHostClass) -> Self {
+        PyDispatchCosts(DispatchCosts::for_class(class_.0))
     }
 
     /// The row of this machine: what `threadteam calibrate` measured here, else the row of its class.

@@ -43,7 +43,18 @@ pub(crate) fn refused(py: Python<'_>, class: &str, what: &str, reason: Refused) 
         Refused::Busy => ("BUSY", "wait until the token that leads the team is closed"),
         _ => ("UNAVAILABLE", "take the path without barriers, or try again when the pool is idle"),
     };
-    let message = format!("{what} was refused: {reason}; {advice}");
+    reasoned(py, class, format!("{what} was refused: {reason}; {advice}"), member)
+}
+
+/// `IntoTeamError`, because a token of the pool is lent or inside an entry.
+pub(crate) fn refused_by_tokens(py: Python<'_>, what: &str) -> PyErr {
+    let message = format!(
+        "{what} was refused: a token of the pool is lent or inside an entry; wait for the end of the entry, or close the loan"
+    );
+    reasoned(py, "IntoTeamError", message, "BUSY")
+}
+
+fn reasoned(py: Python<'_>, class: &str, message: String, member: &str) -> PyErr {
     build(py, class, || (message, self::class(py, "RefusedReason")?.getattr(member)?).into_pyobject(py))
 }
 

@@ -296,7 +296,7 @@ impl Home {
         if frozen < roots.len() {
             // SAFETY: exactly these were frozen; the pool did not move.
             roots[..frozen].iter().for_each(|root| unsafe { root.thaw(None) });
-            return Err(errors::refused(py, "IntoTeamError", &what, Refused::Busy));
+            return Err(errors::refused_by_tokens(py, &what));
         }
         let Owner::Pool(pool) = mem::replace(&mut *lock(&self.owner), Owner::Moving) else {
             return Err(self.gone(py, "Pool.into_team()"));

@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyFloat, PyInt, PyList};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ fn saturated(number: &Bound<'_, PyInt>) -> i64 {
     }
 }
 
-fn shown(given: &Bound<'_, PyAny>) -> String {
+/// `given` as an error shows it: the beginning of its `repr`.
+pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
     let text = given.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string());
     if text.chars().count() > 60 {
         return text.chars().take(57).chain("...".chars()).collect();
@@ -138,9 +139,25 @@ pub(crate) fn as_seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }
 
+/// Integers of at least one, and the objects that they were.
+pub(crate) struct Sizes {
+    pub(crate) numbers: Vec<usize>,
+    given: Vec<Py<PyAny>>,
+}
+
+impl Sizes {
+    /// What was given, for an error: a number beyond what the machine counts as itself.
+    pub(crate) fn shown(&self, py: Python<'_>) -> String {
+        PyList::new(py, &self.given).map_or_else(|_| "a list".to_owned(), |list| shown(&list))
+    }
+}
+
 /// Integers of at least one, from any iterable.
-pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
-    items(given)?.iter().map(|item| at_least_one(item.bind(given.py()), name).map(NonZeroUsize::get)).collect()
+pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Sizes> {
+    let (py, given) = (given.py(), items(given)?);
+    let numbers =
+        given.iter().map(|item| at_least_one(item.bind(py), name).map(NonZeroUsize::get)).collect::<PyResult<_>>()?;
+    Ok(Sizes { numbers, given })
 }
 
 /// The items of any iterable.

@@ -7,7 +7,7 @@ use crate::exec::PyExec;
 use crate::home::Home;
 use crate::hook::StartHook;
 use crate::life;
-use crate::numbers::{at_least_one, optional_time};
+use crate::numbers::{at_least_one, optional_time, shown};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
@@ -331,15 +331,16 @@ never_copied!(PyPool, |_owner| "a Pool", refuse_copy_of_owner);
 
 /// The width that `threads` asks for; the CPU budget by default.
 fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZeroUsize> {
-    let width = match threads.filter(|given| !given.is_none()) {
-        Some(given) => at_least_one(given, "threads")?,
+    let (given, name) = match threads.filter(|given| !given.is_none()) {
+        Some(given) => (given.clone(), "threads"),
         None => {
             let budget = py.import("threadteam.cpus")?.call_method0("cpu_budget")?;
-            at_least_one(&budget.getattr("count")?, "cpu_budget().count")?
+            (budget.getattr("count")?, "cpu_budget().count")
         }
     };
+    let width = at_least_one(&given, name)?;
     if width.get() > MOST_THREADS {
-        return Err(PyValueError::new_err(format!("threads must be at most {MOST_THREADS}, got {width}")));
+        return Err(PyValueError::new_err(format!("{name} must be at most {MOST_THREADS}, got {}", shown(&given))));
     }
     Ok(width)
 }

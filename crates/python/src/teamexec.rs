@@ -267,15 +267,15 @@ impl PyTeamExec {
         })?;
         let body = Callable::body(body, "TeamExec.split()")?;
         let mut entry = self.token.enter(py, "TeamExec.split()")?;
-        self.section(py, &mut entry, true, |team, flow| team.split(&given, self.child_body(flow, &body)))?.map_err(
-            |_| {
+        self.section(py, &mut entry, true, |team, flow| team.split(&given.numbers, self.child_body(flow, &body)))?
+            .map_err(|_| {
                 let message = format!(
-                    "the sizes of child teams must not be empty and sum to at most the size of the team, {}; got {given:?}",
-                    self.token.budget
+                    "the sizes of child teams must not be empty and sum to at most the size of the team, {}; got {}",
+                    self.token.budget,
+                    given.shown(py)
                 );
                 raise(py, "SplitError", message)
-            },
-        )
+            })
     }
 
     /// Run ``body(index, team)`` for `children` children of even size.

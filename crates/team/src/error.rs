@@ -81,8 +81,8 @@ pub enum Refused {
     /// Not every participant could be had within the pool's `acquire_timeout`.
     #[error("the participants could not all be reserved within the acquisition timeout")]
     Unavailable,
-    /// Another thread holds the team's root token.
-    #[error("another thread leads this team")]
+    /// Another root token leads the team, in another thread or in this one.
+    #[error("another root token leads this team")]
     Busy,
 }
 

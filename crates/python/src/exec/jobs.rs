@@ -157,12 +157,13 @@ impl PyExec {
         let body = Body::of(body, Signature::Index, "Exec.fork_sized()")?;
         let mut entry = self.token.enter(py, "Exec.fork_sized()")?;
         self.section(py, &mut entry, body.is_python(), |exec, flow| {
-            exec.fork_sized(&shares, self.fork_body(flow, &body))
+            exec.fork_sized(&shares.numbers, self.fork_body(flow, &body))
         })?
         .map_err(|_| {
             PyValueError::new_err(format!(
-                "shares must be at least 1 each and at most the budget of {} together, got {shares:?}",
-                self.token.budget
+                "shares must be at least 1 each and at most the budget of {} together, got {}",
+                self.token.budget,
+                shares.shown(py)
             ))
         })
     }

@@ -34,7 +34,7 @@ impl PyExec {
     /// >>> with tt.Pool(2) as pool:
     /// ...     pool.exec().map(str.upper, "abc")
     /// ['A', 'B', 'C']
-    #[pyo3(signature = (function, iterable, *, grain = None))]
+    #[pyo3(signature = (function, iterable, *, grain = None), text_signature = "($self, function, iterable, *, grain=1)")]
     fn map<'py>(
         &self,
         py: Python<'py>,
