@@ -78,6 +78,27 @@ def test_a_participant_that_fails_cancels_its_peers(pool: tt.Pool) -> None:
         team.run(lambda index, size: None)
 
 
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_barrier_that_a_peer_returned_without_fails_the_section(pool: tt.Pool, leaver: int, before: int) -> None:
+    passed = []
+
+    def body(participant: tt.Participant) -> None:
+        for _ in range(before):
+            participant.barrier()
+        if participant.index == leaver:
+            return
+        participant.barrier()
+        passed.append(participant.index)
+
+    with pool.exec().team() as team:
+        with pytest.raises(tt.ThreadteamError, match=f"after {before} calls .* call {before + 1}") as caught:
+            team.run_with(body)
+        assert not isinstance(caught.value, tt.Cancelled)
+        assert passed == []
+        team.run_with(lambda participant: participant.barrier())
+
+
 def test_a_participant_ends_with_its_body(pool: tt.Pool) -> None:
     kept: list[tt.Participant] = []
     with pool.exec(2).team() as team:

@@ -16,7 +16,7 @@ use pyo3::types::PyTuple;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use threadteam::{Exec, Participant, Reserved, TeamExec, WaitOverride};
@@ -216,16 +216,22 @@ impl PyTeamExec {
     /// ----------
     /// body : callable
     ///     Is given a `Participant`, which can wait for its peers. When one fails, their barriers raise `Cancelled`.
+    ///
+    /// Raises
+    /// ------
+    /// ThreadteamError
+    ///     A participant waits at a barrier that a peer returned without.
     fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = Callable::body(body, "TeamExec.run_with()")?;
         let mut entry = self.token.enter(py, "TeamExec.run_with()")?;
+        let meetings = Arc::new(Meetings::new());
         self.section(py, &mut entry, true, |team, flow| {
             team.run_with(|participant| {
                 let succeeded = flow.body(|py| {
-                    let handle = Bound::new(py, PyParticipant::new(participant, flow))?;
+                    let handle = Bound::new(py, PyParticipant::new(participant, flow, &meetings))?;
                     let outcome = body.call(py, flow, (&handle,).into_pyobject(py)?).map(drop);
                     handle.get().expire();
-                    outcome
+                    outcome.and_then(|()| handle.get().leave(py))
                 });
                 if !succeeded {
                     participant.cancel();
@@ -397,6 +403,45 @@ impl TeamScope {
     }
 }
 
+/// The barriers of a section, by number: which is waited for, and which can no longer be complete.
+///
+/// Each side says its own before it reads the other's, sequentially consistent: of a participant that comes to a barrier and a peer
+/// that returns without it, one at least sees the other, and fails the section, whose barriers then end.
+struct Meetings {
+    /// The last barrier that somebody came to.
+    furthest: AtomicUsize,
+    /// The last barrier of a participant that has returned; of several the first.
+    last: AtomicUsize,
+}
+
+impl Meetings {
+    fn new() -> Meetings {
+        Meetings { furthest: AtomicUsize::new(0), last: AtomicUsize::new(usize::MAX) }
+    }
+
+    /// Comes to a barrier. If a peer has returned without it: the last barrier of that peer.
+    fn come_to(&self, number: usize) -> Option<usize> {
+        self.furthest.fetch_max(number, Ordering::SeqCst);
+        Some(self.last.load(Ordering::SeqCst)).filter(|&last| last < number)
+    }
+
+    /// Returns after barrier `last`. If a peer came to a later one: the number of that.
+    fn leave(&self, last: usize) -> Option<usize> {
+        self.last.fetch_min(last, Ordering::SeqCst);
+        Some(self.furthest.load(Ordering::SeqCst)).filter(|&furthest| furthest > last)
+    }
+}
+
+/// A barrier that will never be complete, though nobody failed.
+#[cold]
+fn unmet(py: Python<'_>, met: usize, awaited: usize) -> PyErr {
+    let message = format!(
+        "a participant returned after {met} calls of Participant.barrier() and a peer made call {awaited}, which would wait for \
+         ever; call it equally often on every participant"
+    );
+    raise(py, "ThreadteamError", message)
+}
+
 /// One participant of `TeamExec.run_with`, for the time of its body and on its thread only.
 ///
 /// Examples
@@ -416,22 +461,36 @@ pub(crate) struct PyParticipant {
     participant: AtomicPtr<()>,
     flow: AtomicPtr<Flow>,
     thread: ThreadId,
+    /// Barriers that it has come to.
+    met: AtomicUsize,
+    meetings: Arc<Meetings>,
 }
 
 impl PyParticipant {
-    fn new(participant: &Participant<'_>, flow: &Flow) -> PyParticipant {
+    fn new(participant: &Participant<'_>, flow: &Flow, meetings: &Arc<Meetings>) -> PyParticipant {
         PyParticipant {
             index: participant.index(),
             size: participant.size(),
             participant: AtomicPtr::new(ptr::from_ref(participant).cast::<()>().cast_mut()),
             flow: AtomicPtr::new(ptr::from_ref(flow).cast_mut()),
             thread: std::thread::current().id(),
+            met: AtomicUsize::new(0),
+            meetings: Arc::clone(meetings),
         }
     }
 
     fn expire(&self) {
         self.participant.store(ptr::null_mut(), Ordering::Relaxed);
         self.flow.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Called when the body has returned: nobody may wait for it.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        let met = self.met.load(Ordering::Relaxed);
+        match self.meetings.leave(met) {
+            Some(awaited) => Err(unmet(py, met, awaited)),
+            None => Ok(()),
+        }
     }
 
     fn here(&self, py: Python<'_>, operation: &str) -> PyResult<(&Participant<'_>, &Flow)> {
@@ -476,8 +535,14 @@ impl PyParticipant {
     /// ------
     /// Cancelled
     ///     A peer failed, so the barrier will never be complete.
+    /// ThreadteamError
+    ///     A peer returned without this barrier.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let (participant, flow) = self.here(py, "Participant.barrier()")?;
+        let number = self.met.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(met) = self.meetings.come_to(number) {
+            return Err(unmet(py, met, number));
+        }
         let waiting = Waiting { participant, flow };
         if py.detach(|| waiting.wait()) {
             return Ok(());
