@@ -6,7 +6,7 @@ import pytest
 from script import run
 
 PREAMBLE = """
-import atexit, threading, time
+import atexit, itertools, threading, time
 import threadteam as tt
 pool = tt.Pool(3, acquire_timeout=10.0)
 token = pool.exec()
@@ -55,6 +55,54 @@ started.wait()
     "a daemon thread in an external call": """
 started = threading.Event()
 threading.Thread(target=lambda: token.external(lambda width: (started.set(), time.sleep(3600))), daemon=True).start()
+started.wait()
+""",
+    "daemon threads in endless external scopes": """
+started = threading.Barrier(3)
+def scopes():
+    for count in itertools.count():
+        with pool.exec().external():
+            pass
+        if count == 50:
+            started.wait()
+for _ in range(2):
+    threading.Thread(target=scopes, daemon=True).start()
+started.wait()
+""",
+    "daemon threads in endless Python code of every kind that sections call": """
+class Body:
+    def __call__(self, *arguments):
+        return 0
+def items():
+    for item in range(3):
+        yield item
+def refused():
+    try:
+        with tt.Pool(2).exec() as token, token.limit(1) as loan:
+            token.limit(1)
+    except tt.TokenLent:
+        pass
+def combine(left, right):
+    for _ in range(3):
+        left += right
+    return left
+calls = [
+    lambda: tt.Exec.serial().for_ranges(2, 1, Body()),
+    lambda: tt.Exec.serial().map(Body(), items()),
+    lambda: tt.Exec.serial().reduce(4, 1, Body(), combine, 0),
+    lambda: tt.width_for_by(1.0, 1, 4, lambda width: combine(0.0, 1.0)),
+    lambda: tt.DispatchCosts.host_default(),
+    lambda: tt.Pool(),
+    refused,
+]
+started = threading.Barrier(len(calls) + 1)
+def endlessly(call):
+    for count in itertools.count():
+        call()
+        if count == 50:
+            started.wait()
+for call in calls:
+    threading.Thread(target=endlessly, args=(call,), daemon=True).start()
 started.wait()
 """,
     "a daemon thread at a barrier": """

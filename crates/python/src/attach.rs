@@ -109,7 +109,8 @@ impl Drop for NoReturn {
     }
 }
 
-/// Calls a Python callable from any attached thread.
+/// Calls a Python callable from any attached thread. All Python code is called through here: in the middle of it the interpreter
+/// may end a daemon thread.
 pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let guard = NoReturn;
     // SAFETY: both are live references, and `py` shows that this thread is attached. Before CPython 3.14 the interpreter
@@ -118,4 +119,27 @@ pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: &Bound<'py, PyT
     std::mem::forget(guard);
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+}
+
+/// Calls a method of a Python object.
+pub(crate) fn call_method<'py, A>(object: &Bound<'py, PyAny>, name: &str, arguments: A) -> PyResult<Bound<'py, PyAny>>
+where
+    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
+    PyErr: From<A::Error>,
+{
+    call(&object.getattr(name)?, &arguments.into_pyobject(object.py())?)
+}
+
+/// Calls a function of a module.
+pub(crate) fn call_function<'py, A>(
+    py: Python<'py>,
+    module: &str,
+    name: &str,
+    arguments: A,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
+    PyErr: From<A::Error>,
+{
+    call_method(py.import(module)?.as_any(), name, arguments)
 }

@@ -184,8 +184,7 @@ impl<'a> Body<'a> {
             Err(_) if life::closing() => return Ok(Body::Python(Callable::body(given, operation)?)),
             bodies => bodies?,
         };
-        let recognise = bodies.getattr("recognise")?;
-        let recognised = attach::call(&recognise, &(given, signature.name()).into_pyobject(py)?)?;
+        let recognised = attach::call_method(bodies.as_any(), "recognise", (given, signature.name()))?;
         if let Ok(native) = recognised.cast_exact::<NativeBody>() {
             return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }

@@ -59,7 +59,7 @@ impl Callable {
             return attach::call(function, &arguments);
         };
         // A context is entered by one thread at a time, so each call has a copy (which shares its contents).
-        let run = context.bind(py).call_method0("copy")?.getattr("run")?;
+        let run = attach::call_method(context.bind(py), "copy", ())?.getattr("run")?;
         let with_function = PyTuple::new(py, std::iter::once(function.clone()).chain(&arguments).collect::<Vec<_>>())?;
         attach::call(&run, &with_function)
     }

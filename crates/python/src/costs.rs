@@ -1,5 +1,6 @@
 //! What a section costs, and the rule of when it pays.
 
+use crate::attach;
 use crate::numbers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -209,7 +210,7 @@ impl PyDispatchCosts {
     /// The row of this machine: what `threadteam calibrate` measured here, else the row of its class.
     #[staticmethod]
     pub(crate) fn host_default(py: Python<'_>) -> PyResult<Self> {
-        let calibrated = py.import("threadteam.calibrated")?.call_method0("host_row")?;
+        let calibrated = attach::call_function(py, "threadteam.calibrated", "host_row", ())?;
         let class_row = || PyDispatchCosts(DispatchCosts::host_default());
         Ok(calibrated.extract::<Option<PyDispatchCosts>>()?.unwrap_or_else(class_row))
     }
@@ -288,7 +289,8 @@ pub(crate) fn width_for_by(
         if failure.borrow().is_some() {
             return Duration::MAX;
         }
-        let asked = cost.call1((width.get(),)).and_then(|cost| numbers::time_or_never(&cost, "cost(width)"));
+        let asked = (width.get(),).into_pyobject(cost.py()).and_then(|width| attach::call(cost, &width));
+        let asked = asked.and_then(|cost| numbers::time_or_never(&cost, "cost(width)"));
         match asked {
             Ok(cost) => cost,
             Err(error) => {

@@ -1,5 +1,6 @@
 //! Raising the exceptions that the Python half of the package defines.
 
+use crate::attach;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -31,7 +32,7 @@ pub(crate) fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> 
 }
 
 fn build<'py>(py: Python<'py>, class: &str, arguments: impl FnOnce() -> PyResult<Bound<'py, PyTuple>>) -> PyErr {
-    let made = || Ok(PyErr::from_value(self::class(py, class)?.call1(arguments()?)?));
+    let made = || Ok(PyErr::from_value(attach::call(&self::class(py, class)?, &arguments()?)?));
     made().unwrap_or_else(|error| error)
 }
 

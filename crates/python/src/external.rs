@@ -33,7 +33,7 @@ struct Open {
 impl Open {
     fn restore(&self, py: Python<'_>) -> PyResult<()> {
         let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let outcome = limit.map_or(Ok(()), |limit| limit.bind(py).call_method0("close").map(drop));
+        let outcome = limit.map_or(Ok(()), |limit| attach::call_method(limit.bind(py), "close", ()).map(drop));
         self.give_back.now();
         outcome
     }
@@ -66,7 +66,7 @@ impl ExternalScope {
             .lend_to_scope(py, "with Exec.external()", |give_back| Open { give_back, limit: Mutex::new(None) })?;
         // The other library may start threads from this one.
         threadteam::before_foreign_work();
-        let limit = py.import("threadteam.interop.limits")?.call_method1("Limit", (self.token.budget.get(),))?;
+        let limit = attach::call_function(py, "threadteam.interop.limits", "Limit", (self.token.budget.get(),))?;
         let width = limit.getattr("width")?;
         *open.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit.unbind());
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);

@@ -1,6 +1,6 @@
 //! The control flow of one section: who failed first, and whether chunks not started are dropped.
 
-use crate::attach::attached;
+use crate::attach::{self, attached};
 use crate::errors;
 use crate::ledger::{Account, Task};
 use pyo3::exceptions::PyBaseException;
@@ -299,7 +299,7 @@ fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
 fn note(py: Python<'_>, error: &PyErr, text: &str) {
     let value: &Bound<'_, PyBaseException> = error.value(py);
     // An exception class may refuse notes; the exception itself matters more.
-    let _ = value.call_method1("add_note", (text,));
+    let _ = attach::call_method(value.as_any(), "add_note", (text,));
 }
 
 /// Whether the calling thread leads a section of this pool or runs a body of one, at any depth.

@@ -4,6 +4,7 @@
 //! which Rust frames do not survive. So bodies announce themselves, the exit hook closes the door and waits briefly for
 //! those inside, and a thread that comes later sleeps until the process ends.
 
+use crate::attach;
 use crate::{body, callable, errors};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -119,7 +120,7 @@ pub(crate) fn limit_kept_workers(py: Python<'_>) {
     if BOUNDED.swap(true, Ordering::Relaxed) || closing() {
         return;
     }
-    let most = py.import("threadteam.cpus").and_then(|cpus| cpus.call_method0("most_kept_workers")?.extract());
+    let most = attach::call_function(py, "threadteam.cpus", "most_kept_workers", ()).and_then(|most| most.extract());
     if let Ok(most) = most {
         py.detach(|| threadteam::keep_workers(most));
     }

@@ -1,5 +1,6 @@
 //! Integers and times from Python, with errors that say what was given and what was expected.
 
+use crate::attach;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -162,12 +163,9 @@ pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Sizes> {
 
 /// The items of any iterable.
 ///
-/// Not collected, which would ask for their number by a call of `operator.length_hint`: the module may be gone, at the end of
-/// the interpreter.
+/// Not iterated over here: Python code may make the items, see [`attach::call`].
 pub(crate) fn items(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
-    let mut items = Vec::new();
-    for item in given.try_iter()? {
-        items.push(item?.unbind());
-    }
-    Ok(items)
+    let py = given.py();
+    let list = attach::call(py.get_type::<PyList>().as_any(), &(given,).into_pyobject(py)?)?.cast_into::<PyList>()?;
+    Ok(list.iter().map(Bound::unbind).collect())
 }

@@ -334,7 +334,7 @@ fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZ
     let (given, name) = match threads.filter(|given| !given.is_none()) {
         Some(given) => (given.clone(), "threads"),
         None => {
-            let budget = py.import("threadteam.cpus")?.call_method0("cpu_budget")?;
+            let budget = attach::call_function(py, "threadteam.cpus", "cpu_budget", ())?;
             (budget.getattr("count")?, "cpu_budget().count")
         }
     };

@@ -15,7 +15,7 @@ use pyo3::types::{PyList, PySequence, PyTuple};
 use threadteam::Exec;
 use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
-use crate::attach::attached;
+use crate::attach::{self, attached};
 use crate::errors;
 use crate::flow::led_section_stopped;
 use crate::numbers;
@@ -348,7 +348,7 @@ fn step_exception(py: Python<'_>, error: StepError) -> PyErr {
     match cause.map(|cause| cause.downcast::<PyErr>()) {
         Some(Ok(raised)) => {
             let note = format!("raised in step {step} ({label})");
-            match raised.value(py).call_method1("add_note", (note,)) {
+            match attach::call_method(raised.value(py).as_any(), "add_note", (note,)) {
                 Ok(_) => *raised,
                 Err(error) => error,
             }
@@ -359,7 +359,7 @@ fn step_exception(py: Python<'_>, error: StepError) -> PyErr {
 
 /// An exception of `threadteam.errors` that names a step.
 fn raise(py: Python<'_>, class: &str, message: String, step: usize, label: &str) -> PyErr {
-    let make = || errors::class(py, class)?.call1((message, step, label));
+    let make = || attach::call(&errors::class(py, class)?, &(message, step, label).into_pyobject(py)?);
     match make() {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,

@@ -1,6 +1,7 @@
 //! The entries of `Exec` whose bodies have results: `map`, `reduce`.
 
 use super::PyExec;
+use crate::attach;
 use crate::callable::Callable;
 use crate::flow::Within;
 use crate::numbers::{at_least_one, items, length as a_length};
@@ -122,6 +123,9 @@ impl PyExec {
         let flow = entry.flow();
         let _within = Within::enter(&flow);
         // In the order of the chunks, on the caller: the same association for every budget.
-        partials.take().into_iter().try_fold(initial, |sum, partial| combine.call1((sum, partial)))
+        partials
+            .take()
+            .into_iter()
+            .try_fold(initial, |sum, partial| attach::call(combine, &(sum, partial).into_pyobject(py)?))
     }
 }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 use threadteam_program::{Buffer, BufferMut, HostCall, HostError, HostInput, HostOutput};
 
-use crate::attach::{attached, call};
+use crate::attach::{self, attached, call};
 
 use super::arrays::{descriptor, dtype_of, empty, Raw};
 
@@ -104,7 +104,7 @@ fn copy_in(result: &Bound<'_, PyAny>, output: &mut HostOutput<'_>) -> PyResult<R
     let numpy = py.import("numpy")?;
     let mut object = result.clone();
     if object.is_instance(&numpy.getattr("generic")?)? {
-        object = numpy.call_method1("asarray", (object,))?;
+        object = attach::call_method(numpy.as_any(), "asarray", (object,))?;
     }
     let Ok(array) = object.cast::<PyUntypedArray>() else {
         return Ok(Err(format!("is a {}, but an array is expected", result.get_type().name()?)));
