@@ -1,47 +1,158 @@
-//! `with exec.external() as width:`, the scope in which other libraries use the token's budget.
+//! `external`, the scope in which other libraries use a token's budget, of `Exec` and `TeamExec`.
 
 use crate::attach;
 use crate::exec::PyExec;
-use crate::flow::Within;
-use crate::token::{GiveBack, Loan, Token};
+use crate::flow::{Flow, Within};
+use crate::life;
+use crate::section::{lead, off_interpreter, watched};
+use crate::teamexec::{HeldTeam, PyTeamExec};
+use crate::token::{Entry, GiveBack, Held, Loan, Token};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::mem;
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
-use threadteam::Exec;
+use std::time::Duration;
+use threadteam::{Exec, External};
 
-/// What `exec.external()` returns: limits the other thread pools on entering, restores them on leaving.
+/// A token whose budget another library may use.
+trait Usable: Held {
+    /// Its `external`, in messages.
+    const CALL: &'static str;
+    const SCOPE: &'static str;
+
+    fn external(&mut self) -> External<'_>;
+}
+
+impl Usable for Exec<'static> {
+    const CALL: &'static str = "Exec.external()";
+    const SCOPE: &'static str = "with Exec.external()";
+
+    fn external(&mut self) -> External<'_> {
+        watched(self).into_external()
+    }
+}
+
+impl Usable for HeldTeam {
+    const CALL: &'static str = "TeamExec.external()";
+    const SCOPE: &'static str = "with TeamExec.external()";
+
+    fn external(&mut self) -> External<'_> {
+        self.team.exec().into_external()
+    }
+}
+
+/// The members that a token's pool may use meanwhile; none when the token has none of its own.
+struct Lending {
+    external: Option<External<'static>>,
+    /// The pool's number.
+    pool: u64,
+}
+
+impl Lending {
+    /// Must end before `entry`, and what the entry becomes.
+    fn begin<T: Usable>(py: Python<'_>, entry: &mut Entry<'_, T>) -> PyResult<Lending> {
+        // The other library may start threads from this one.
+        threadteam::before_foreign_work();
+        let pool = entry.home().map_or(0, |home| home.id);
+        if !entry.has_members() {
+            return Ok(Lending { external: None, pool });
+        }
+        lead(py, entry, false, |held, _| {
+            // SAFETY: the token stays where it is and is nobody else's until the caller has ended this.
+            let external = unsafe { mem::transmute::<External<'_>, External<'static>>(held.external()) };
+            Lending { external: Some(external), pool }
+        })
+    }
+
+    /// Waits until the members have been given back. What a signal handler raises meanwhile is raised afterwards.
+    fn end(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(external) = self.external.take() else { return Ok(()) };
+        if life::closing() {
+            // A borrower may sleep for good; nobody claims members any more.
+            mem::forget(external);
+            return Ok(());
+        }
+        let flow = Flow::new(self.pool, ptr::null(), None);
+        off_interpreter(py, &flow, || drop(external));
+        flow.finish(py)
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        if self.external.is_some() {
+            Python::attach(|py| {
+                if let Err(error) = self.end(py) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        }
+    }
+}
+
+/// What `external()` returns: limits the other thread pools on entering, restores them on leaving.
 #[pyclass(frozen, module = "threadteam", name = "ExternalScope")]
 pub(crate) struct ExternalScope {
-    token: Arc<Token<Exec<'static>>>,
+    token: Arc<dyn Opens>,
     open: Mutex<Option<Arc<Open>>>,
 }
 
 impl ExternalScope {
-    pub(crate) fn open<'py>(py: Python<'py>, token: &Arc<Token<Exec<'static>>>) -> PyResult<Bound<'py, ExternalScope>> {
-        Bound::new(py, ExternalScope { token: Arc::clone(token), open: Mutex::new(None) })
+    fn new(token: Arc<dyn Opens>) -> ExternalScope {
+        ExternalScope { token, open: Mutex::new(None) }
+    }
+}
+
+/// A token of either kind.
+trait Opens: Send + Sync {
+    fn open(self: Arc<Self>, py: Python<'_>) -> PyResult<Arc<Open>>;
+
+    fn width(&self) -> usize;
+}
+
+impl<T: Usable> Opens for Token<T> {
+    fn open(self: Arc<Self>, py: Python<'_>) -> PyResult<Arc<Open>> {
+        self.lend_to_scope(py, T::SCOPE, |entry, give_back| {
+            let lending = Mutex::new(Lending::begin(py, entry)?);
+            Ok(Open { limit: Mutex::new(None), lending, give_back })
+        })
+    }
+
+    fn width(&self) -> usize {
+        self.budget.get()
     }
 }
 
 /// The open scope: a loan of the token.
 struct Open {
-    give_back: GiveBack,
     /// A `threadteam.interop.limits.Limit`.
     limit: Mutex<Option<Py<PyAny>>>,
+    lending: Mutex<Lending>,
+    give_back: GiveBack,
 }
 
 impl Open {
-    fn restore(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends what is left of it, in three steps that each happen once, whoever comes. False when another thread is at one now.
+    fn restore(&self, py: Python<'_>) -> PyResult<bool> {
         let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let outcome = limit.map_or(Ok(()), |limit| attach::call_method(limit.bind(py), "close", ()).map(drop));
+        let restored = limit.map_or(Ok(()), |limit| attach::call_method(limit.bind(py), "close", ()).map(drop));
+        // Not waited for: whoever has the lock may need the interpreter.
+        let Ok(mut lending) = self.lending.try_lock() else { return restored.map(|()| false) };
+        let outcome = lending.end(py);
         self.give_back.now();
-        outcome
+        restored.and(outcome).map(|()| true)
     }
 }
 
 impl Loan for Open {
     fn end_loan(&self, py: Python<'_>, _wait: bool) -> PyResult<()> {
-        self.restore(py)
+        while !self.restore(py)? {
+            py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+            py.check_signals()?;
+        }
+        Ok(())
     }
 }
 
@@ -54,6 +165,8 @@ impl Drop for Open {
                 }
             });
         }
+        let nobody = Lending { external: None, pool: 0 };
+        drop(mem::replace(self.lending.get_mut().unwrap_or_else(PoisonError::into_inner), nobody));
         self.give_back.now();
     }
 }
@@ -61,12 +174,8 @@ impl Drop for Open {
 #[pymethods]
 impl ExternalScope {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let open = self
-            .token
-            .lend_to_scope(py, "with Exec.external()", |give_back| Open { give_back, limit: Mutex::new(None) })?;
-        // The other library may start threads from this one.
-        threadteam::before_foreign_work();
-        let limit = attach::call_function(py, "threadteam.interop.limits", "Limit", (self.token.budget.get(),))?;
+        let open = Arc::clone(&self.token).open(py)?;
+        let limit = attach::call_function(py, "threadteam.interop.limits", "Limit", (self.token.width(),))?;
         let width = limit.getattr("width")?;
         *open.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit.unbind());
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
@@ -76,7 +185,37 @@ impl ExternalScope {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        open.map_or(Ok(()), |open| open.restore(py))
+        open.map_or(Ok(()), |open| open.end_loan(py, true))
+    }
+}
+
+/// `function(width)` with the token's budget, or the scope that hands it out.
+fn external<'py, T: Usable>(
+    py: Python<'py>,
+    token: &Arc<Token<T>>,
+    function: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(function) = function else {
+        let token: Arc<dyn Opens> = Arc::clone(token) as Arc<dyn Opens>;
+        return Ok(Bound::new(py, ExternalScope::new(token))?.into_any());
+    };
+    if !function.is_callable() {
+        let kind = function.get_type();
+        return Err(PyTypeError::new_err(format!("{} needs a callable, got {}", T::CALL, kind.name()?)));
+    }
+    let mut entry = token.enter(py, T::CALL)?;
+    let mut lending = Lending::begin(py, &mut entry)?;
+    let flow = entry.flow();
+    let within = Within::enter(&flow);
+    let limited = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
+    let outcome = attach::call(&limited, &(function, token.budget.get()).into_pyobject(py)?);
+    drop(within);
+    match lending.end(py) {
+        Ok(()) => outcome,
+        Err(interrupt) => {
+            interrupt.set_cause(py, outcome.err());
+            Err(interrupt)
+        }
     }
 }
 
@@ -106,19 +245,36 @@ impl PyExec {
     /// 2
     #[pyo3(signature = (function = None))]
     fn external<'py>(&self, py: Python<'py>, function: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        let Some(function) = function else {
-            return Ok(ExternalScope::open(py, &self.token)?.into_any());
-        };
-        if !function.is_callable() {
-            let kind = function.get_type();
-            return Err(PyTypeError::new_err(format!("Exec.external() needs a callable, got {}", kind.name()?)));
-        }
-        let entry = self.token.enter(py, "Exec.external()")?;
-        let flow = entry.flow();
-        let _within = Within::enter(&flow);
-        // As above.
-        threadteam::before_foreign_work();
-        let within = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
-        attach::call(&within, &(function, self.token.budget.get()).into_pyobject(py)?)
+        external(py, &self.token, function)
+    }
+}
+
+#[pymethods]
+impl PyTeamExec {
+    /// Hand the team's size to other libraries as a plain width, as `Exec.external` does, and lend its members.
+    ///
+    /// Meanwhile sections of the pool's other tokens may take the members. The end waits until each has been given back, and
+    /// the team has them all again.
+    ///
+    /// Parameters
+    /// ----------
+    /// function : callable, optional
+    ///     Called as ``function(width)``; without it, a context manager is returned that hands out the width.
+    ///
+    /// Returns
+    /// -------
+    /// object
+    ///     The function's result, or a context manager.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threadteam as tt
+    /// >>> with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team, team.external() as width:
+    /// ...     pool.exec().broadcast(lambda index: None)  # on the lent member
+    /// ...     int(width)
+    /// 2
+    #[pyo3(signature = (function = None))]
+    fn external<'py>(&self, py: Python<'py>, function: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        external(py, &self.token, function)
     }
 }

@@ -41,6 +41,15 @@ pub(crate) fn lead<T: Held, R: Send>(
     settle(py, &flow, outcome)
 }
 
+/// Runs `f` off the interpreter, as what the calling thread leads: a wait of the runtime that looks for signals, for `flow`.
+pub(crate) fn off_interpreter<R: Send>(py: Python<'_>, flow: &Flow, f: impl FnOnce() -> R + Send) -> R {
+    py.detach(|| {
+        let _leading = flow::Leading::enter(flow);
+        let _keeps = KeepsInterpreter::set(false);
+        f()
+    })
+}
+
 fn settle<R>(py: Python<'_>, flow: &Flow, outcome: std::thread::Result<Result<R, threadteam::Error>>) -> PyResult<R> {
     if flow.is_forked() {
         let message =

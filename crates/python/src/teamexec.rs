@@ -4,10 +4,11 @@ use crate::body::{Body, Signature};
 use crate::callable::Callable;
 use crate::costs;
 use crate::errors::{raise, refused};
-use crate::flow::{self, Flow, Leading};
+use crate::flow::{self, Flow};
 use crate::home::Home;
+use crate::life;
 use crate::numbers::{self, at_least_one, length};
-use crate::section::{lead, watched};
+use crate::section::{lead, off_interpreter, watched};
 use crate::single::never_copied;
 use crate::token::{End, Entry, Held, Token};
 use crate::wait::{override_of, PyWaitPolicy};
@@ -24,7 +25,16 @@ use threadteam::{Exec, Participant, Reserved, TeamExec, WaitOverride};
 /// A team's token; the one of a `with exec.team()` block owns its reservation. Fields drop in this order.
 pub(crate) struct HeldTeam {
     pub(crate) team: TeamExec<'static>,
-    _reserved: Option<Box<Reserved<'static>>>,
+    reserved: Option<Box<Reserved<'static>>>,
+}
+
+impl Drop for HeldTeam {
+    fn drop(&mut self) {
+        if life::closing() {
+            // Members may sleep for good inside a body, and nobody claims them any more.
+            mem::forget(self.reserved.take());
+        }
+    }
 }
 
 impl Held for HeldTeam {
@@ -51,7 +61,7 @@ pub(crate) unsafe fn new_team_token(team: TeamExec<'_>, home: Option<&Arc<Home>>
     // SAFETY: the caller's promise.
     unsafe {
         let team = mem::transmute::<TeamExec<'_>, TeamExec<'static>>(team);
-        Token::of_body(HeldTeam { team, _reserved: None }, home.cloned(), name, flow)
+        Token::of_body(HeldTeam { team, reserved: None }, home.cloned(), name, flow)
     }
 }
 
@@ -80,7 +90,7 @@ impl PyTeamExec {
     fn loan(&self, py: Python<'_>, operation: &'static str, wait: WaitOverride) -> PyResult<PyTeamExec> {
         let name = format!("the loan by {operation} from {}", self.token.name);
         let token = self.token.lend(py, operation, name, |held: &'static mut HeldTeam| {
-            Ok(HeldTeam { team: held.team.reborrow().with_wait(wait), _reserved: None })
+            Ok(HeldTeam { team: held.team.reborrow().with_wait(wait), reserved: None })
         })?;
         Ok(PyTeamExec { token })
     }
@@ -380,8 +390,7 @@ impl TeamScope {
         let token = self.token.lend(py, "with Exec.team()", name, |exec: &'static mut Exec<'static>| {
             // May wait for busy members, and starts the workers at first use.
             let flow = Flow::new(0, ptr::null(), None);
-            let reserved = py.detach(|| {
-                let _leading = Leading::enter(&flow);
+            let reserved = off_interpreter(py, &flow, || {
                 home.map_or(Ok(()), |home| home.start()).map(|()| watched(exec).into_reserved(over))
             });
             // A signal that came meanwhile.
@@ -390,7 +399,7 @@ impl TeamScope {
             let mut reserved = Box::new(reserved.map_err(|reason| refused(py, "Refused", "Exec.team()", reason))?);
             // SAFETY: the reservation stays in its box, which is dropped after the team that borrows it.
             let team = unsafe { mem::transmute::<TeamExec<'_>, TeamExec<'static>>(reserved.team()) };
-            Ok(HeldTeam { team, _reserved: Some(reserved) })
+            Ok(HeldTeam { team, reserved: Some(reserved) })
         })?;
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&token));
         Ok(PyTeamExec { token })

@@ -256,10 +256,11 @@ impl<T: Held> Token<T> {
         self: &Arc<Self>,
         py: Python<'_>,
         operation: &'static str,
-        make: impl FnOnce(GiveBack) -> L,
+        make: impl FnOnce(&mut Entry<'_, T>, GiveBack) -> PyResult<L>,
     ) -> PyResult<Arc<L>> {
-        let entry = self.enter(py, operation)?;
-        let scope = Arc::new(make(GiveBack(Mutex::new(Some(Arc::clone(self) as Arc<dyn Lender>)))));
+        let mut entry = self.enter(py, operation)?;
+        let give_back = GiveBack(Mutex::new(Some(Arc::clone(self) as Arc<dyn Lender>)));
+        let scope = Arc::new(make(&mut entry, give_back)?);
         let weak: Weak<L> = Arc::downgrade(&scope);
         self.become_lent(entry, weak, operation);
         Ok(scope)
@@ -422,6 +423,11 @@ impl<'a, T: Held> Entry<'a, T> {
     pub(crate) fn inner(&mut self) -> &mut T {
         // SAFETY: the state is `BUSY` because of this entry, so nobody else touches `inner`; it is `Some` until `DEAD`.
         unsafe { (*self.token.inner.get()).as_mut().unwrap_unchecked() }
+    }
+
+    /// Whether the token's sections go to reserved members.
+    pub(crate) fn has_members(&self) -> bool {
+        self.token.carries_team
     }
 
     /// The pool that the token is a share of.

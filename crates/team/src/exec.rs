@@ -8,7 +8,6 @@ use crate::free::Claim;
 use crate::idle::WaitScope;
 use crate::inner::Inner;
 use crate::ledger::Ticket;
-use crate::lend::Lent;
 use crate::pin::{self, Placed};
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
@@ -535,49 +534,6 @@ impl<'p> Exec<'p> {
         // SAFETY: `f` outlives the call and is `Sync`; `members` are claimed by this token and at least one; every caller
         // passes at least two chunks.
         unsafe { leader.claimed(members, chunks, call, data) };
-    }
-
-    /// Hands the budget to another library as a plain width: the one place where a bare width exists.
-    ///
-    /// Members that the token carries are lent to their pool while `f` runs: sections of other tokens of the pool may claim
-    /// them, those of `f` too. The call returns when it has them all again.
-    ///
-    /// ```
-    /// use threadteam::{Exec, Pool};
-    ///
-    /// let team = Pool::builder().threads(2).acquire_timeout(std::time::Duration::from_secs(10)).build()?.into_team(2).unwrap();
-    /// let width = team.exec(2).external(|width| {
-    ///     Exec::new(team.pool(), width.get()).unwrap().broadcast(|_| ()).unwrap(); // on the lent member
-    ///     width.get()
-    /// });
-    /// assert_eq!(width, 2);
-    /// # Ok::<(), threadteam::Error>(())
-    /// ```
-    ///
-    /// A member of a placed team gets its own affinity mask back first: see [`before_foreign_work`](crate::before_foreign_work).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use threadteam::{Exec, Pool};
-    ///
-    /// let pool = Pool::builder().threads(4).build()?;
-    /// let sum = Exec::new(&pool, 4)?.external(|width| {
-    ///     // A library with threads of its own is told how many it may use.
-    ///     assert_eq!(width.get(), 4);
-    ///     42
-    /// });
-    /// assert_eq!(sum, 42);
-    /// # Ok::<(), threadteam::Error>(())
-    /// ```
-    pub fn external<R: Send>(self, f: impl FnOnce(NonZeroUsize) -> R + Send) -> R {
-        pin::before_foreign_work();
-        let _lent = match self.place {
-            Place::Team(pool, members) if !members.is_empty() => Some(Lent::begin(pool, members, self.wait)),
-            _ => None,
-        };
-        let _task = self.ticket.enter();
-        f(self.budget)
     }
 
     /// Runs `f(index)` on all `budget` participants at the same time.

@@ -92,6 +92,7 @@ pub use error::{Cancelled, Error, Refused};
 pub use exec::Exec;
 pub use foreign::Foreign;
 pub use fork::{forks, Bell, ForkGuard, ForkLock};
+pub use lend::External;
 pub use pin::before_foreign_work;
 pub use policy::{raise_current_thread_qos, Qos, WaitOverride, WaitPolicy};
 pub use pool::{Pool, PoolBuilder};

@@ -330,7 +330,7 @@ fn a_lender_gets_its_member_back_as_the_borrower_left_it() {
                 }
             })
         };
-        inner.recall(&[0], &WaitPolicy::DEFAULT);
+        inner.recall(&[0], &WaitPolicy::DEFAULT, None);
         slot.add(0);
         assert!(!inner.free.has(0));
         borrower.join().unwrap();
