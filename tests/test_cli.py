@@ -146,7 +146,14 @@ def test_compare_prints_nothing_but_json_when_asked() -> None:
     assert set(ours[1]["decomposition"]) == {"operators", "dispatch", "barrier", "idle_share", "sections"}
 
 
-@pytest.mark.parametrize("option", [("--models", "nothing"), ("--systems", "nothing"), ("--threads", "0")])
+UNKNOWN = [
+    ("--models", "nothing"),
+    ("--systems", "nothing"),
+    *(("--threads", what) for what in ("0", "100000", "9" * 5000)),
+]
+
+
+@pytest.mark.parametrize("option", UNKNOWN, ids=lambda option: " ".join(option)[:20])
 def test_what_compare_does_not_know_is_one_line(option: Sequence[str]) -> None:
     done = threadteam("compare", *option)
     assert done.returncode == 1

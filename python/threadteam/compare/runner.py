@@ -64,9 +64,13 @@ class Settings:
         for name in names:
             system(name)
         widths = []
+        most = 16 * cpu_budget().count
         for word in filter(None, (word.strip() for word in threads.split(","))):
-            if not word.isdecimal() or int(word) < 1:
-                raise ValueError(f"threads are whole numbers from 1 on, separated by commas, not {word!r}")
+            # Every system starts what it is given: tens of thousands of threads stop a machine for minutes.
+            if not word.isdecimal() or len(word) > 9 or not 1 <= int(word) <= most:
+                raise ValueError(
+                    f"threads are whole numbers from 1 to {most} (16 for each CPU), separated by commas, not {word!r}"
+                )
             widths.append(int(word))
         return cls(names, tuple(dict.fromkeys(widths)) or default_threads(), repeat)
 
