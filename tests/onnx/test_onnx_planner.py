@@ -130,6 +130,25 @@ def test_a_product_that_others_read_keeps_its_own_result(random):
     matches_reference(model, {"x": random.standard_normal((3, 4)).astype(np.float32)})
 
 
+@pytest.mark.parametrize(
+    ("ops", "factor", "x", "result"),
+    [
+        ("MulMul", 1e30, 1e-30, 1e30),
+        ("DivDiv", 1e30, 1e30, 1e-30),
+        ("DivMul", 1e-40, 1e-5, 1e-5),
+        ("AddMul", 0.0, 1.0, np.nan),
+    ],
+)
+def test_factors_that_are_out_of_range_as_one_are_applied_one_by_one(ops, factor, x, result):
+    names = {"Mul": "f", "Div": "f", "Add": "inf"}
+    nodes = [helper.make_node("MatMul", ["x", "one"], ["p"])]
+    nodes += [helper.make_node(ops[:3], ["p", names[ops[:3]]], ["s"]), helper.make_node(ops[3:], ["s", "f"], ["y"])]
+    constants = {"one": np.ones((1, 1), "f4"), "f": np.float32(factor), "inf": np.float32(np.inf)}
+    model = build(nodes, {"x": ("f4", (1, 1))}, {"y": ("f4", None)}, constants)
+    (found,) = tt_onnx.InferenceSession(model).run(None, {"x": np.full((1, 1), x, np.float32)})
+    np.testing.assert_allclose(found, [[result]], 1e-5)
+
+
 ATTENTION = [
     helper.make_node("MatMul", ["q", "k"], ["s"]),
     helper.make_node("Mul", ["s", "c"], ["t"]),
@@ -205,6 +224,29 @@ def test_weights_that_a_larger_batch_of_values_shares_are_made_once(random):
 def test_values_that_the_batch_of_weights_shares_are_one_larger_product(random):
     shapes = {"q": (6, 9, 4), "k": (6, 4, 11), "v": (1, 11, 5), "mask": (11,)}
     model = attention_model(shapes=shapes)
+    assert kinds(model) == ["matmul", "softmax", "matmul"]
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+def test_keys_that_the_batch_of_queries_shares_are_one_larger_product(random):
+    shapes = {"q": (2, 9, 4), "k": (1, 4, 11), "v": (2, 11, 5), "mask": (11,)}
+    model = attention_model(shapes=shapes)
+    assert "attention" not in kinds(model)
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+@pytest.mark.parametrize(("batch", "columns"), [((6,), 11), ((2, 3), 9)])
+def test_attention_whose_scores_are_reshaped_stays_three_steps(batch, columns, random):
+    rows = 99 // columns
+    nodes = [
+        ATTENTION[0],
+        helper.make_node("Reshape", ["s", "shape"], ["u"]),
+        helper.make_node("Softmax", ["u"], ["w"], axis=-1),
+        ATTENTION[4],
+    ]
+    shapes = {"q": (2, 3, 9, 4), "k": (2, 3, 4, 11), "v": (*batch, columns, 5)}
+    inputs = {name: ("f4", shape) for name, shape in shapes.items()}
+    model = build(nodes, inputs, {"y": ("f4", None)}, {"shape": np.array([*batch, rows, columns], np.int64)})
     assert kinds(model) == ["matmul", "softmax", "matmul"]
     matches_reference(model, attention_feeds(random, shapes))
 

@@ -199,25 +199,31 @@ impl<T: Real> Head<T> {
             // The weights add up to one only after the division, which is done where there is less to divide.
             // SAFETY: as above.
             unsafe { d.multiply(simd, count, T::ONE, weights, Start::Zero, y) };
-            let mut finite = true;
+            let mut again = [false; MOST_ROWS];
             vectorized(
                 #[inline(always)]
                 || {
-                    for (row, &factor) in factors[..count].iter().enumerate() {
-                        finite &= self.divide(y, row, factor);
+                    for (row, (again, &factor)) in again.iter_mut().zip(&factors[..count]).enumerate() {
+                        // A factor that is NaN has made the row what it must be; without columns it is infinite.
+                        *again = !self.divide(y, row, factor) && factor.partial_cmp(&factor).is_some();
                     }
                 },
             );
-            if !finite {
-                // Too large before the division, or not a number at all: divide first.
-                for (row, &factor) in factors[..count].iter().enumerate() {
+            // Too large before the division: these rows divide first. Others keep their bits, whatever came with them.
+            let mut row = 0;
+            while row < count {
+                let run = again[row..count].iter().take_while(|&&again| again).count();
+                for (row, &factor) in factors.iter().enumerate().take(row + run).skip(row) {
                     for col in 0..self.n {
                         // SAFETY: one of the weights.
                         unsafe { *weights.place(row, col) *= factor };
                     }
                 }
-                // SAFETY: as above.
-                unsafe { d.multiply(simd, count, T::ONE, weights, Start::Zero, y) };
+                if run > 0 {
+                    // SAFETY: as above.
+                    unsafe { d.multiply(simd, run, T::ONE, weights.from(row, 0), Start::Zero, y.from(row, 0)) };
+                }
+                row += run.max(1);
             }
         }
     }

@@ -199,6 +199,33 @@ fn sums_that_overflow_before_the_division_are_computed_after_it() {
 }
 
 #[test]
+fn rows_without_a_distribution_and_rows_that_overflow_change_no_bit_of_others() {
+    let (m, n, p) = (40, 64, 5);
+    // A row with factor -100 weighs the first values alone; one with factor 0 adds the large ones up before it divides.
+    let b: Vec<f32> = (0..n).map(|col| if col == 0 { 0.0 } else { 1.0 }).collect();
+    let mut d = numbers::<f32>(n * p, 4);
+    d[p..].fill(f32::MAX / 2.0);
+    let mut a = vec![-100f32; m];
+    for (row, factor) in a.iter_mut().enumerate() {
+        *factor += row as f32;
+    }
+    let alone = plain([m, 1, n, p], &a, &b, &d);
+    for odd in [f32::NAN, 0.0] {
+        let rows = [3, 4, 17, m - 1];
+        let mut mixed = a.clone();
+        rows.iter().for_each(|&row| mixed[row] = odd);
+        let y = plain([m, 1, n, p], &mixed, &b, &d);
+        for (row, (values, expected)) in y.chunks(p).zip(alone.chunks(p)).enumerate() {
+            if rows.contains(&row) {
+                assert!(values.iter().all(|value| value.is_finite() != odd.is_nan()), "row {row}: {values:?}");
+            } else {
+                assert_eq!(values, expected, "row {row} beside rows with {odd}");
+            }
+        }
+    }
+}
+
+#[test]
 fn infinite_values_reach_the_rows_that_weigh_them() {
     let (a, b) = (vec![0f32; 12], vec![0f32; 2]);
     let y = plain([12, 1, 2, 2], &a, &b, &[f32::INFINITY, 1.0, 5.0, 3.0]);

@@ -107,11 +107,15 @@ def joined(product: Step, step: Step, other: Tensor) -> Step | None:
         if array is None or array.size != 1:
             return None
         number = float(array.reshape(-1)[0])
-        if not np.isfinite(number) or (step.attrs["op"] == "div" and number == 0.0):
+        if not np.isfinite(number) or number == 0.0:
             return None
         factor = number if step.attrs["op"] == "mul" else 1.0 / number
-        attrs["alpha"] = attrs["alpha"] * factor
-        attrs["beta"] = attrs["beta"] * factor if ins[2] is not None else attrs["beta"]
+        # Factors that are in range one by one may not be so as one.
+        limits = np.finfo(target.dtype)
+        for name in ("alpha", "beta") if ins[2] is not None else ("alpha",):
+            attrs[name] *= factor
+            if not float(limits.tiny) <= abs(attrs[name]) <= float(limits.max):
+                return None
     return Step("matmul", ins, [result], attrs, product.label, product.flops + step.flops)
 
 
@@ -134,7 +138,11 @@ def fuse_attention(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
         assert a is not None
         assert b is not None
         assert values is not None
-        # A batch that the second product only broadcasts over has fewer softmaxes than results.
+        # One shape all through: a reshaped or folded batch has other axes, and one that the second product only
+        # broadcasts over has fewer softmaxes than results.
+        scores = steps[softmax].ins[0]
+        if scores is None or not steps[product].outs[0].shape == scores.shape == weights.shape:
+            continue
         if step.ins[0] != weights or weights.shape[:-1] != step.outs[0].shape[:-1] or not gains(a, weights, values):
             continue
         attrs = {name: steps[product].attrs[name] for name in ("alpha", "beta")}
