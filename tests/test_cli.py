@@ -1,6 +1,7 @@
 """The command line: statuses, one-line errors, JSON."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,8 +18,6 @@ CHAIN = chains()[1]
 
 
 def threadteam(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    import os
-
     command = [sys.executable, "-m", "threadteam", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **variables}, timeout=300
@@ -99,12 +98,47 @@ def test_run_takes_inputs_from_files_and_writes_outputs(model: Path, tmp_path: P
         (["missing.onnx"], "missing.onnx"),
         (["{model}", "--input", "Z=a.npy"], "'Z'"),
         (["{model}", "--input", "A=missing.npy"], "missing.npy"),
+        (["{model}", "--input", f"A={os.devnull}"], os.devnull),
+        (["{model}", "--input", f"A={__file__}"], __file__),
     ],
 )
 def test_what_run_cannot_do_is_one_line_that_names_it(model: Path, arguments: Sequence[str], named: str) -> None:
     done = threadteam("run", *(argument.format(model=model) for argument in arguments))
     assert done.returncode == 1
     assert named in one_line(done)
+
+
+@pytest.mark.parametrize("shape", [[-2], [2**40, 2**20]])
+def test_an_input_that_cannot_have_random_values_is_one_line_that_names_it(tmp_path: Path, shape: list[int]) -> None:
+    save_model(tmp_path / "odd.onnx", "y", shape)
+    done = threadteam("run", tmp_path / "odd.onnx")
+    assert done.returncode == 1
+    assert "input 'x'" in one_line(done)
+    assert "MemoryError" not in done.stderr
+
+
+def test_outputs_of_any_name_are_written_to_the_file_that_was_named(tmp_path: Path) -> None:
+    save_model(tmp_path / "named.onnx", "file", [2])
+    done = threadteam("run", tmp_path / "named.onnx", "--repeat", "1", "--output", tmp_path / "result")
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "result")["file"].shape == (2,)
+
+
+def save_model(path: Path, output: str, shape: list[int]) -> None:
+    from onnx import TensorProto, helper, save
+
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], [output])], "graph", [x], [y])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_commands_run_without_a_standard_stream(stream: str) -> None:
+    number = {"stdout": 1, "stderr": 2}[stream]
+    script = f"import os, sys; os.close({number}); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    command = ["-m", "threadteam", "compare", "--models", "gsg_1_64", "--systems", "numpy", "--repeat", "1"]
+    assert subprocess.run([sys.executable, "-c", script, *command], timeout=300, check=False).returncode == 0
 
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
@@ -150,6 +184,7 @@ UNKNOWN = [
     ("--models", "nothing"),
     ("--systems", "nothing"),
     *(("--threads", what) for what in ("0", "100000", "9" * 5000)),
+    ("--dtype", "int8"),
 ]
 
 

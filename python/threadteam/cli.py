@@ -260,8 +260,9 @@ def _progress(total: int, console: Console | None = None) -> Iterator[Callable[[
 
     Shown above the bar when `console` is a terminal; on a pipe nothing but the tables is printed.
     """
-    terminal = sys.stderr.isatty()
-    console = console if console is not None and sys.stdout.isatty() else Console(stderr=True)
+    # A process that was started without one of these streams has None in its place.
+    terminal, shown = (stream is not None and stream.isatty() for stream in (sys.stderr, sys.stdout))
+    console = console if console is not None and shown else Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not terminal) as progress:
         task = progress.add_task("starting", total=total)

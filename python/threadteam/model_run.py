@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def run_model(
         names = [value.name for value in session.get_inputs()]
         if unknown := sorted(set(files) - set(names)):
             raise ValueError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, names))}")
-        feeds = {name: np.load(path, allow_pickle=False) for name, path in files.items()}
+        feeds = {name: read_input(name, path) for name, path in files.items()}
         if len(feeds) < len(names):
             graph = onnx.load(str(model), load_external_data=False).graph
             feeds = {**random_inputs(graph, without=feeds), **feeds}
@@ -76,7 +77,7 @@ def run_model(
             seconds.append(time.perf_counter() - start)
         named = {value.name: np.asarray(array) for value, array in zip(session.get_outputs(), outputs, strict=True)}
     if output is not None:
-        np.savez(output, **named)  # type: ignore[arg-type]
+        write_outputs(output, named)
     return {
         "model": str(model),
         "threads": width,
@@ -88,6 +89,24 @@ def run_model(
         "inputs": {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in feeds.items()},
         "outputs": {name: _summary(array) for name, array in named.items()},
     }
+
+
+def read_input(name: str, path: Path) -> np.ndarray[Any, Any]:
+    """The array in a ``.npy`` file."""
+    try:
+        with path.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"input {name!r}: {str(path)!r} is not a .npy file of numbers: {error}") from error
+
+
+def write_outputs(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """An ``.npz`` file at `path` itself; `numpy.savez` adds a suffix, and takes some names for its own parameters."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                plain = array.astype(str) if array.dtype.hasobject else array
+                np.lib.format.write_array(cast(BinaryIO, file), plain, allow_pickle=False)
 
 
 def _summary(array: np.ndarray[Any, Any]) -> dict[str, Any]:

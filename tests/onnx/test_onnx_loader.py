@@ -113,6 +113,22 @@ def test_external_data_that_are_too_short_are_named(model, tmp_path):
         tt_onnx.InferenceSession(path)
 
 
+@pytest.mark.parametrize("place", [{"offset": "-5"}, {"offset": "first"}, {"length": "all"}])
+def test_external_data_at_a_place_that_is_none_are_refused(model, tmp_path, place):
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="data.bin", size_threshold=0)
+    stored = onnx.load(tmp_path / "model.onnx", load_external_data=False)
+    for entry in stored.graph.initializer[0].external_data:
+        entry.value = place.get(entry.key, entry.value)
+    (tmp_path / "model.onnx").write_bytes(stored.SerializeToString())
+    with pytest.raises(tt_onnx.InvalidGraph, match=r"data\.bin"):
+        tt_onnx.InferenceSession(tmp_path / "model.onnx")
+
+
+def test_a_path_that_no_file_has_is_named():
+    with pytest.raises(tt_onnx.NoSuchFile, match=r"'a\\x00b'"):
+        tt_onnx.InferenceSession("a\0b")
+
+
 def test_external_data_outside_the_models_folder_are_refused(model, tmp_path):
     (tmp_path / "inner").mkdir()
     path = tmp_path / "inner" / "model.onnx"

@@ -174,6 +174,33 @@ def test_providers_without_the_cpu_are_refused():
         tt_onnx.InferenceSession(one_node("Relu", [A]), providers=["CUDAExecutionProvider"])
 
 
+@pytest.mark.parametrize("providers", [[3], [()], [None]])
+def test_providers_that_are_no_names_are_refused(providers):
+    with pytest.raises(tt_onnx.InvalidArgument, match="CPUExecutionProvider"):
+        tt_onnx.InferenceSession(one_node("Relu", [A]), providers=providers)
+
+
+@pytest.mark.parametrize("width", ["2", 2.5, None, -1])
+def test_a_width_that_is_none_is_refused_when_the_session_is_made(width):
+    options = tt_onnx.SessionOptions()
+    options.intra_op_num_threads = width
+    with pytest.raises(tt_onnx.InvalidArgument, match="intra_op_num_threads"):
+        tt_onnx.InferenceSession(one_node("Relu", [A]), options)
+
+
+@pytest.mark.parametrize("feeds", [None, [1], 3])
+def test_inputs_that_are_no_mapping_are_refused(session, feeds):
+    with pytest.raises(tt_onnx.InvalidArgument, match=type(feeds).__name__):
+        session.run(None, feeds)
+
+
+def test_an_input_larger_than_memory_once_copied_is_refused():
+    model = build([helper.make_node("Relu", ["x"], ["y"])], {"x": ("f4", ["n"])}, {"y": ("f4", None)})
+    session = tt_onnx.InferenceSession(model)
+    with pytest.raises(tt_onnx.RuntimeException, match="memory"):
+        session.run(None, {"x": np.broadcast_to(np.float32(0), (2**50,))})
+
+
 def test_an_initializer_that_is_an_input_can_be_overridden():
     node = helper.make_node("Add", ["x", "w"], ["y"])
     model = build([node], {"x": ("f4", (2,)), "w": ("f4", (2,))}, {"y": ("f4", (2,))}, {"w": np.float32([1, 2])})

@@ -46,7 +46,7 @@ def select(names: Sequence[str] = (), dtype: str = "float32") -> tuple[list[Case
     Raises
     ------
     ValueError
-        When a name selects nothing.
+        When a name selects nothing, or there is no such element type.
 
     Examples
     --------
@@ -54,6 +54,8 @@ def select(names: Sequence[str] = (), dtype: str = "float32") -> tuple[list[Case
     >>> [case.name for case in cases]
     ['gsg_1_64_64_64']
     """
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"the element type of the chains is float32 or float64, not {dtype!r}")
     found: dict[str, Case] = {}
     skipped: dict[str, str] = {}
     for name in names or ("plain", "attention", "magika"):
@@ -145,7 +147,7 @@ def random_inputs(graph: Any, *, without: Container[str] = (), seed: int = 0) ->
     Raises
     ------
     ValueError
-        When an input is not a tensor of numbers.
+        When an input is not a tensor of numbers, or has a shape that no array has.
     """
     onnx = require("onnx", "onnx", "random inputs for a model")
     random = np.random.default_rng(seed)
@@ -159,6 +161,9 @@ def random_inputs(graph: Any, *, without: Container[str] = (), seed: int = 0) ->
             raise ValueError(f"input {value.name!r} is not a tensor of numbers; it needs an explicit value")
         shape = [dimension.dim_value or 1 for dimension in tensor.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        values = random.integers(0, 2, shape) if dtype.kind in "iub" else random.standard_normal(shape)
+        try:
+            values = random.integers(0, 2, shape) if dtype.kind in "iub" else random.standard_normal(shape)
+        except (ValueError, MemoryError) as error:
+            raise ValueError(f"input {value.name!r} cannot have random values of its shape {shape}: {error}") from error
         inputs[value.name] = np.ascontiguousarray(np.asarray(values).astype(dtype))
     return inputs

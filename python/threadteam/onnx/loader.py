@@ -78,6 +78,8 @@ def read_file(path: Path) -> bytes:
         raise NoSuchFile(f"'{path}' is a directory, not a model file") from error
     except OSError as error:
         raise NoSuchFile(f"model file '{path}' cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a null byte
+        raise NoSuchFile(f"model file {str(path)!r} cannot be read: {error}") from error
 
 
 def parse(data: bytes, origin: str) -> Any:
@@ -108,12 +110,12 @@ def load_external_data(model: Any, base: str, origin: str) -> None:
     for tensor in helper._get_all_tensors(model):
         if not helper.uses_external_data(tensor):
             continue
-        location = helper.ExternalDataInfo(tensor).location
+        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
         try:
             helper.load_external_data_for_tensor(tensor, base)
         except Exception as error:  # the package raises ValidationError, OSError or ValueError
             message = f"external data of '{tensor.name}' in {origin}: file '{location}'"
-            if not (Path(base) / location).exists():
+            if not os.path.exists(os.path.join(base, location)):
                 raise NoSuchFile(f"{message} does not exist in '{base or os.getcwd()}'") from error
             raise InvalidGraph(f"{message} cannot be used: {first_line(error)}") from error
         tensor.data_location = onnx.TensorProto.DEFAULT

@@ -83,8 +83,8 @@ class InferenceSession:
         check_providers(providers)
         self._options = sess_options if sess_options is not None else SessionOptions()
         width = self._options.intra_op_num_threads
-        if width < 0:
-            raise InvalidArgument(f"intra_op_num_threads is {width}; expected 0 (the CPU budget) or a width above it")
+        if not isinstance(width, int) or width < 0:
+            raise InvalidArgument(f"intra_op_num_threads is {width!r}; expected 0 (the CPU budget) or a width above it")
         self._graph: Graph = load_graph(path_or_bytes)
         replace_initializers(self._graph, self._options.initializers)
         fix_dimensions(self._graph, self._options.free_dimension_overrides)
@@ -140,6 +140,7 @@ class InferenceSession:
         if (
             run_options is None
             and (not output_names or output_names == self._output_list)
+            and isinstance(input_feed, dict)
             and len(input_feed) == len(self._fast_inputs)
         ):
             key: tuple[int, ...] = ()
@@ -219,7 +220,10 @@ class InferenceSession:
             raise InvalidArgument(f"inputs are given as a dict of name to array, not as {type(feed).__name__}")
         required = [spec.name for spec in self._graph.inputs]
         check_names(feed.keys(), required, [spec.name for spec in self._graph.overridable])
-        values = {name: self._readers[name](value) for name, value in feed.items()}
+        try:
+            values = {name: self._readers[name](value) for name, value in feed.items()}
+        except MemoryError as error:
+            raise translated(error) from error
         on = self._enter()
         try:
             profile = None if self._profile is None else self._profile.add
@@ -470,7 +474,7 @@ def translated(error: Exception) -> Exception:
 
 def check_providers(providers: Sequence[Any] | None) -> None:
     """Refuse a list of providers without the CPU."""
-    names = [item if isinstance(item, str) else item[0] for item in providers or [_PROVIDER]]
+    names = [item[0] if isinstance(item, tuple) and item else item for item in providers or [_PROVIDER]]
     if _PROVIDER not in names:
         raise InvalidArgument(f"providers {names} are not available; this package runs on '{_PROVIDER}'")
 
