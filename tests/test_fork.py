@@ -206,29 +206,3 @@ with multiprocessing.get_context("fork").Pool(2) as processes:
     print(processes.map(work, [3, 4]))
 """
     assert outcome(code) == ["[6, 10]"]
-
-
-def test_a_child_limits_other_libraries_though_a_thread_of_the_parent_was_doing_so() -> None:
-    code = """
-ended = False
-
-def scopes():
-    while not ended:
-        with pool.exec().external():
-            pass
-
-def once():
-    with pool.exec().external() as width:
-        assert width == 3
-
-threads = [threading.Thread(target=scopes) for _ in range(2)]
-for thread in threads:
-    thread.start()
-for _ in range(50):
-    in_child(once)
-ended = True
-for thread in threads:
-    thread.join()
-print("done")
-"""
-    assert outcome(code) == ["done"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import threading
 from collections import deque
@@ -59,7 +58,6 @@ class _Library:
 _lock = threading.RLock()
 # The collector may end a forgotten limit at any moment, in the middle of a change by the same thread too: such a limit
 # waits in the queue until the change is complete.
-# A fork waits for the change that another thread is making: its child would find the lock held by a thread it has not.
 _changes: list[str] = []
 _ended: deque[Limit] = deque()
 _settings: dict[tuple[object, ...], _Setting] = {}
@@ -80,10 +78,6 @@ def controller() -> Any | None:
         _controllers.clear()
         _controllers[loaded] = threadpoolctl.ThreadpoolController()
     return _controllers[loaded]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @contextmanager
