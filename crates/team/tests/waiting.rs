@@ -120,7 +120,9 @@ fn the_override_of_a_child_leaves_the_members_of_its_siblings_alone() {
                 if part == 0 {
                     let mut scope = child.with_wait(sleepy);
                     scope.reborrow().run(|_, _| ());
-                    wait_until("the member of the child to park", || pool.stats().parks == 1);
+                    wait_until("the member of the child to park", || pool.stats().parks >= 1);
+                } else {
+                    assert_eq!(child.policy(), pool.wait_policy());
                 }
             })
             .unwrap();
@@ -128,7 +130,10 @@ fn the_override_of_a_child_leaves_the_members_of_its_siblings_alone() {
         team.run(|_, _| ());
     })
     .unwrap();
-    assert_eq!(pool.stats().parks, 1);
+    // Three on fewer CPUs are a crowd, in which any of them may give way.
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 3) {
+        assert_eq!(pool.stats().parks, 1);
+    }
 }
 
 #[test]
