@@ -142,12 +142,11 @@ interrupted(section)
     assert outcome(code) == ["interrupted", "usable"]
 
 
-WAITING = """
-other = tt.Pool(2, acquire_timeout=1e6)
+HOLDING = """
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with other.exec().team():
+    with SCOPE:
         held.set()
         done.wait()
 
@@ -155,6 +154,11 @@ holder = threading.Thread(target=hold)
 holder.start()
 held.wait()
 threading.Timer(0.1, interrupt).start()
+"""
+
+WAITING = f"""
+other = tt.Pool(2, acquire_timeout=1e6)
+{HOLDING.replace("SCOPE", "other.exec().team()")}
 WAIT
 done.set()
 holder.join()
@@ -177,20 +181,10 @@ def test_waiting_for_members_is_interrupted(wait: str) -> None:
 
 
 def test_waiting_for_a_team_is_interrupted() -> None:
-    code = """
+    code = f"""
 other = tt.Pool(2)
 team = other.into_team()
-held, done = threading.Event(), threading.Event()
-
-def hold():
-    with team.exec():
-        held.set()
-        done.wait()
-
-holder = threading.Thread(target=hold)
-holder.start()
-held.wait()
-threading.Timer(0.1, interrupt).start()
+{HOLDING.replace("SCOPE", "team.exec()")}
 interrupted(team.exec)
 done.set()
 holder.join()

@@ -9,21 +9,19 @@ use threadteam::Exec;
 use crate::exponential::fused;
 use crate::lanes::vectorized;
 use crate::loops::{distribute, Base};
+use crate::matmul::BLOCKS;
 use crate::panels::{room, Line, Panels};
+use crate::rates::MULTIPLY_ADD_BYTE;
 use crate::softmax::{exponentials, peak};
 use crate::strip::{blocks, Strip, LANES};
 use crate::tile::{Matrix, Start};
 use crate::walk::offset_of;
 use crate::{Real, View, ViewMut};
 
-/// Nanoseconds per multiply-add and byte of the element.
-const BYTE: f64 = 0.006;
 /// Nanoseconds per weight and byte of the element: its exponential and its way to and from the cache.
 const WEIGHT: f64 = 0.1;
 /// Nanoseconds around one block: packing, edges.
 const BLOCK: f64 = 200.0;
-/// The blocks wanted: enough for imbalance to be repaired.
-const BLOCKS: usize = 8;
 /// The least rows of a block: each block packs both matrices, which as many multiply-adds an element must pay for.
 const LEAST_ROWS: usize = 96;
 /// Bytes of weights that are made before they are used: they and a pass of a matrix fit a 512 KiB second-level cache.
@@ -105,7 +103,7 @@ pub fn attention<T: Real>(
     let rows = m.div_ceil(wanted).next_multiple_of(12);
     let down = m.div_ceil(rows);
     let size = size_of::<T>() as f64;
-    let nanos = (rows.min(m) * n) as f64 * ((k + p) as f64 * BYTE + WEIGHT) * size + BLOCK;
+    let nanos = (rows.min(m) * n) as f64 * ((k + p) as f64 * MULTIPLY_ADD_BYTE + WEIGHT) * size + BLOCK;
     distribute(exec, matrices * down, 1, nanos, &|blocks| {
         let (mut at, mut done) = (blocks.start, blocks.start);
         while at < blocks.end {

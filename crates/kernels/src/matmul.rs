@@ -6,14 +6,12 @@ use threadteam::Exec;
 
 use crate::block::Product;
 use crate::loops::{distribute, Base};
-use crate::rates::SERIAL_NANOS;
+use crate::rates::{MULTIPLY_ADD_BYTE, SERIAL_NANOS};
 use crate::stream;
 use crate::tile::{Matrix, Start};
 use crate::walk::offset_of;
 use crate::{Layout, Real, View, ViewMut};
 
-/// Nanoseconds per multiply-add and byte of the element: 0.021 to 0.03 for four bytes, measured on one AVX2 core.
-const BYTE: f64 = 0.006;
 /// Nanoseconds per byte of `b` when it serves few rows: what a shared cache gives to one core.
 const STREAM: f64 = 0.012;
 /// Fewer rows than this are bound by reading `b`.
@@ -23,7 +21,7 @@ const CALL: f64 = 40.0;
 /// Columns of a block of one row: shorter parts of the rows of `b` are fetched slowly.
 const RUN: usize = 256;
 /// The blocks wanted of a product that is worth splitting: enough for imbalance to be repaired.
-const BLOCKS: usize = 8;
+pub(crate) const BLOCKS: usize = 8;
 /// Below this many multiply-adds, half as many: the blocks would be small.
 const SMALL: usize = 1 << 22;
 /// The multiply-adds below which a block is not split further.
@@ -82,7 +80,7 @@ pub fn matmul<T: Real>(
         return unsafe { stream::rows(exec, matrices, &product) };
     }
     let flops = (m * n * k) as f64 * size_of::<T>() as f64;
-    let work = flops * BYTE + if m < FEW { (k * n * size_of::<T>()) as f64 * STREAM } else { 0.0 } + CALL;
+    let work = flops * MULTIPLY_ADD_BYTE + if m < FEW { (k * n * size_of::<T>()) as f64 * STREAM } else { 0.0 } + CALL;
     // SAFETY, of every product: the views cover its extents, and its output is written here alone.
     let own = !product(0).suits_faer();
     if own && (exec.is_serial() || work * (matrices as f64) < SERIAL_NANOS) {

@@ -5,6 +5,7 @@ mod body;
 mod calibrate;
 mod callable;
 mod capsule;
+mod collectable;
 mod costs;
 mod errors;
 mod exec;

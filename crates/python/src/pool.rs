@@ -315,14 +315,14 @@ impl PyPool {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // While tokens or a team keep the workers, these may still call the hook, wherever the pool object is.
         match &self.hook {
-            Some(hook) if Arc::strong_count(&self.home) == 1 => hook.traverse(&visit),
+            Some(hook) if Arc::strong_count(&self.home) == 1 => hook.function.traverse(&visit),
             _ => Ok(()),
         }
     }
 
     fn __clear__(&self) {
         if let Some(hook) = &self.hook {
-            hook.clear();
+            hook.function.clear();
         }
     }
 }

@@ -256,11 +256,11 @@ impl PyProgram {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.calls.iter().try_for_each(|call| call.traverse(&visit))
+        self.calls.iter().try_for_each(|call| call.function.traverse(&visit))
     }
 
     fn __clear__(&self) {
-        self.calls.iter().for_each(|call| call.clear());
+        self.calls.iter().for_each(|call| call.function.clear());
     }
 }
 

@@ -2,7 +2,10 @@
 
 #[cfg(target_os = "linux")]
 mod common;
+#[path = "common/kept.rs"]
+mod kept;
 
+use kept::count_end_of_thread;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -179,20 +182,11 @@ fn a_pool_with_a_start_hook_or_fresh_workers_shares_no_thread() {
 #[test]
 fn fresh_workers_are_joined_with_their_thread_locals() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    struct Kept;
-    impl Drop for Kept {
-        fn drop(&mut self) {
-            ENDED.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    thread_local! {
-        static KEPT: std::cell::OnceCell<Kept> = const { std::cell::OnceCell::new() };
-    }
     let _alone = alone();
     let pool = patient(3).fresh_workers(true).build().unwrap();
     let touch = |index| {
         if index > 0 {
-            KEPT.with(|kept| drop(kept.set(Kept)));
+            count_end_of_thread(&ENDED);
         }
     };
     Exec::new(&pool, 3).unwrap().broadcast(touch).unwrap();
@@ -203,20 +197,11 @@ fn fresh_workers_are_joined_with_their_thread_locals() {
 #[test]
 fn ending_the_kept_threads_runs_their_thread_local_destructors() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    struct Kept;
-    impl Drop for Kept {
-        fn drop(&mut self) {
-            ENDED.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    thread_local! {
-        static KEPT: std::cell::OnceCell<Kept> = const { std::cell::OnceCell::new() };
-    }
     let _alone = alone();
     let pool = patient(2).build().unwrap();
     let touch = |index| {
         if index > 0 {
-            KEPT.with(|kept| drop(kept.set(Kept)));
+            count_end_of_thread(&ENDED);
         }
     };
     Exec::new(&pool, 2).unwrap().broadcast(touch).unwrap();

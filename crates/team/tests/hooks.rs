@@ -171,7 +171,7 @@ impl Drop for Scene {
 }
 
 /// The real protocol completes `scenario`; without one of `steps` it ends in `outcome`.
-fn completes_but_not_without(steps: &[Mutation], outcome: Outcome, scenario: fn(Option<Mutation>) -> Outcome) {
+fn completes_but_not_without(steps: &[Mutation], outcome: Outcome, scenario: impl Fn(Option<Mutation>) -> Outcome) {
     assert_eq!(scenario(None), Outcome::Completed);
     for &step in steps {
         assert_eq!(scenario(Some(step)), outcome, "without {step:?}");
@@ -423,15 +423,15 @@ fn meet(scene: &Scene, before: impl Fn(usize) + Sync, after: impl Fn(usize) + Sy
     exec.team(|team| team.run_with(both)).unwrap();
 }
 
-#[test]
-fn an_arrival_before_the_waiter_counted_itself_is_seen_by_its_second_look() {
-    completes_but_not_without(&[Mutation::SkipBarrierRecheck], Outcome::Stalled, |mutation| {
+/// The leader arrives at a barrier while the worker that waits there is held at `point`; without the step, it stalls.
+fn arrival_while_the_waiter_is_held(point: Point, step: Mutation) {
+    completes_but_not_without(&[step], Outcome::Stalled, |mutation| {
         let scene = Scene::new(2, NEVER);
-        let counting = scene.gate("w0", Point::BeforeBarrierCount);
+        let held = scene.gate("w0", point);
         let passed = AtomicBool::new(false);
         let before = |index| {
             if index == 0 {
-                counting.wait_until_reached();
+                held.wait_until_reached();
             }
         };
         let after = |index| {
@@ -444,37 +444,20 @@ fn an_arrival_before_the_waiter_counted_itself_is_seen_by_its_second_look() {
             || meet(&scene, before, after),
             || {
                 wait_until("the leader to pass the barrier", || passed.load(Ordering::SeqCst));
-                counting.open();
+                held.open();
             },
         )
     });
 }
 
 #[test]
+fn an_arrival_before_the_waiter_counted_itself_is_seen_by_its_second_look() {
+    arrival_while_the_waiter_is_held(Point::BeforeBarrierCount, Mutation::SkipBarrierRecheck);
+}
+
+#[test]
 fn an_arrival_after_the_waiter_counted_itself_wakes_it() {
-    completes_but_not_without(&[Mutation::SkipBarrierWake], Outcome::Stalled, |mutation| {
-        let scene = Scene::new(2, NEVER);
-        let sleeping = scene.gate("w0", Point::BeforeBarrierSleep);
-        let passed = AtomicBool::new(false);
-        let before = |index| {
-            if index == 0 {
-                sleeping.wait_until_reached();
-            }
-        };
-        let after = |index| {
-            if index == 0 {
-                passed.store(true, Ordering::SeqCst);
-            }
-        };
-        scene.play(
-            mutation,
-            || meet(&scene, before, after),
-            || {
-                wait_until("the leader to pass the barrier", || passed.load(Ordering::SeqCst));
-                sleeping.open();
-            },
-        )
-    });
+    arrival_while_the_waiter_is_held(Point::BeforeBarrierSleep, Mutation::SkipBarrierWake);
 }
 
 #[test]

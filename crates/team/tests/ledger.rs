@@ -1,8 +1,11 @@
 //! No token, at any depth, has more tasks at once than its budget.
 
 mod common;
+#[path = "common/meeting.rs"]
+mod meeting;
 
 use common::wait_until;
+use meeting::Meeting;
 use std::num::NonZeroUsize;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,20 +26,6 @@ fn check(root: u64, budget: usize) {
     assert_eq!(ledger::live(root), 0);
     let most = ledger::max_live(root);
     assert!((1..=budget).contains(&most), "{most} tasks at once on {:?}, a budget of {budget}", ledger::name(root));
-}
-
-/// Participants that wait until `count` of them are there: all run at once, so the ledger must count them all.
-struct Meeting(AtomicUsize);
-
-impl Meeting {
-    fn new() -> Self {
-        Meeting(AtomicUsize::new(0))
-    }
-
-    fn of(&self, count: usize) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        wait_until("everybody", || self.0.load(Ordering::SeqCst) >= count);
-    }
 }
 
 /// Forks, loops and broadcasts three levels deep.

@@ -1,8 +1,11 @@
 //! Building, naming, limiting and dropping pools.
 
 mod common;
+#[path = "common/kept.rs"]
+mod kept;
 
 use common::wait_until;
+use kept::count_end_of_thread;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -144,16 +147,7 @@ fn the_options_of_other_platforms_are_accepted() {
 #[test]
 fn dropping_a_pool_ends_its_threads_and_what_they_keep() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    struct Kept;
-    impl Drop for Kept {
-        fn drop(&mut self) {
-            ENDED.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    thread_local! {
-        static KEPT: std::cell::OnceCell<Kept> = const { std::cell::OnceCell::new() };
-    }
-    let pool = patient(4).on_start(|_| KEPT.with(|kept| drop(kept.set(Kept)))).build().unwrap();
+    let pool = patient(4).on_start(|_| count_end_of_thread(&ENDED)).build().unwrap();
     everywhere(&pool, |_| ());
     drop(pool);
     assert_eq!(ENDED.load(Ordering::SeqCst), 3);

@@ -1,8 +1,11 @@
 //! What teams promise when they nest, fail, meet other callers, and change leaders.
 
 mod common;
+#[path = "common/meeting.rs"]
+mod meeting;
 
 use common::wait_until;
+use meeting::Meeting;
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -18,20 +21,6 @@ fn nz(n: usize) -> NonZeroUsize {
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).acquire_timeout(Duration::from_secs(60)).build().unwrap()
-}
-
-/// Participants that wait until `count` of them are there.
-struct Meeting(AtomicUsize);
-
-impl Meeting {
-    fn new() -> Self {
-        Meeting(AtomicUsize::new(0))
-    }
-
-    fn of(&self, count: usize) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        wait_until("everybody", || self.0.load(Ordering::SeqCst) >= count);
-    }
 }
 
 /// Every worker of `pool` can be had: nobody kept one.

@@ -11,6 +11,7 @@ use threadteam_program::{Constant, Dtype, Operation, Port, Space, StepSpec, Valu
 
 use super::arrays::{dtype_of, Raw};
 use super::host::PythonCall;
+use crate::collectable::Collectable;
 
 /// `(space, index, offset_bytes, dtype, shape, strides)`.
 pub(super) fn value(number: usize, described: &Bound<'_, PyAny>) -> PyResult<ValueSpec> {
@@ -110,7 +111,7 @@ fn operation(attributes: &mut Attributes<'_, '_>, calls: &mut Vec<Arc<PythonCall
             if !function.is_callable() {
                 return Err(PyTypeError::new_err(format!("{}: 'call' is not callable", attributes.what)));
             }
-            let call = Arc::new(PythonCall::new(function.unbind()));
+            let call = Arc::new(PythonCall { function: Collectable::new(function.unbind()) });
             calls.push(call.clone());
             Operation::Host(call)
         }

@@ -1,54 +1,24 @@
 //! Steps that call a Python function.
 
-use std::sync::{Mutex, PoisonError};
-
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 use threadteam_program::{Buffer, BufferMut, HostCall, HostError, HostInput, HostOutput};
 
 use crate::attach::{self, attached, call};
+use crate::collectable::Collectable;
 
 use super::arrays::{descriptor, dtype_of, empty, Raw};
 
 /// A Python function called as `function(*copies of the inputs)`, which returns a tuple of arrays.
 pub(super) struct PythonCall {
-    /// `None` once the garbage collector has broken the cycle that the function was part of.
-    function: Mutex<Option<Py<PyAny>>>,
-}
-
-impl PythonCall {
-    pub(super) fn new(function: Py<PyAny>) -> Self {
-        PythonCall { function: Mutex::new(Some(function)) }
-    }
-
-    /// Shows the function to the garbage collector.
-    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // The lock is only held by a thread that holds the interpreter's, so it is free; if it is not, the function is
-        // in use and not garbage.
-        match self.function.try_lock() {
-            Ok(function) => visit.call(&*function),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Lets the function go.
-    pub(super) fn clear(&self) {
-        let function = self.function.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(function);
-    }
-
-    fn function<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let function = self.function.lock().unwrap_or_else(PoisonError::into_inner);
-        function.as_ref().map(|function| function.bind(py).clone())
-    }
+    pub(super) function: Collectable,
 }
 
 impl HostCall for PythonCall {
     fn call(&self, inputs: &[Option<HostInput<'_>>], outputs: &mut [Option<HostOutput<'_>>]) -> Result<(), HostError> {
         attached(|py| {
-            let function = self.function(py).ok_or_else(|| failure("its function was collected as garbage"))?;
+            let function = self.function.get(py).ok_or_else(|| failure("its function was collected as garbage"))?;
             let inputs = inputs.iter().map(|input| copy_out(py, input.as_ref())).collect::<PyResult<Vec<_>>>();
             let arguments = inputs.and_then(|inputs| PyTuple::new(py, inputs)).map_err(raised)?;
             let results = results(&call(&function, &arguments).map_err(raised)?, outputs.len())?;
