@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -19,15 +20,21 @@ def run(
 
     With `silent` a word on standard error does so too.
     """
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code)],
         env={**os.environ, **(env or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Fatal Python error" not in done.stderr, done.stderr
-    assert not (silent and done.stderr), done.stderr
-    return done.stdout
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, complained = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            # Its children too: they hold the pipes open.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == status, f"status {process.returncode}\n{printed}\n{complained}"
+    assert "Fatal Python error" not in complained, complained
+    assert not (silent and complained), complained
+    return printed

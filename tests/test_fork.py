@@ -206,3 +206,101 @@ with multiprocessing.get_context("fork").Pool(2) as processes:
     print(processes.map(work, [3, 4]))
 """
     assert outcome(code) == ["[6, 10]"]
+
+
+def test_a_child_limits_other_libraries_though_a_thread_of_the_parent_was_doing_so() -> None:
+    code = """
+ended = False
+
+def scopes():
+    while not ended:
+        with pool.exec().external():
+            pass
+
+def once():
+    with pool.exec().external() as width:
+        assert width == 3
+
+threads = [threading.Thread(target=scopes) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(50):
+    in_child(once)
+ended = True
+for thread in threads:
+    thread.join()
+print("done")
+"""
+    assert outcome(code) == ["done"]
+
+
+FIRST_USES = {
+    "threadteam.interop.limits": "pool.exec().external(int)",
+    "threadteam.testing": "tt.testing",
+    "threadteam.timeline": "tt.Trace.timeline(trace)",
+    "cffi": "threadteam._bodies._ffi()",
+}
+
+
+@pytest.mark.parametrize("module", FIRST_USES)
+def test_a_fork_waits_for_the_import_of_what_another_thread_uses_first(module: str) -> None:
+    code = f"""
+import importlib.abc, threadteam._bodies
+
+class Halts(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r} and threading.current_thread() is not threading.main_thread():
+            events.append("import")
+            begun.set()
+            goes_on.wait(0.2)
+            events.append("imported")
+
+with tt.trace() as trace:
+    token.broadcast(lambda index: None)
+events = []
+begun, goes_on = threading.Event(), threading.Event()
+os.register_at_fork(after_in_child=lambda: events.append("child"))
+def use():
+    {FIRST_USES[module]}
+assert {module!r} not in sys.modules
+sys.meta_path.insert(0, Halts())
+thread = threading.Thread(target=use)
+thread.start()
+begun.wait()
+in_child(lambda: (use(), print(*events)))
+thread.join()
+"""
+    assert outcome(code) == ["import imported child"]
+
+
+def test_a_child_closes_a_pool_whose_members_a_thread_of_the_parent_waits_for() -> None:
+    code = """
+borrowed, goes_on = threading.Event(), threading.Event()
+
+def borrow():
+    def body(index):
+        borrowed.set()
+        goes_on.wait()
+    pool.exec().broadcast(body)
+
+def lend():
+    with pool.exec().team() as team:
+        with team.external():
+            borrower = threading.Thread(target=borrow)
+            borrower.start()
+            borrowed.wait()
+            leaves.set()
+    borrower.join()
+
+leaves = threading.Event()
+lender = threading.Thread(target=lend)
+lender.start()
+leaves.wait()
+threading.Event().wait(0.05)
+in_child(pool.close)
+goes_on.set()
+lender.join()
+works(token)
+print("parent")
+"""
+    assert outcome(code) == ["parent"]

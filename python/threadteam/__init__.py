@@ -5,9 +5,9 @@ Importing the package starts no thread, reads no file below ``/sys`` and changes
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from threadteam import _forks
 from threadteam._native import (
     PAYS,
     DispatchCosts,
@@ -103,7 +103,7 @@ _LAZY = {"interop", "onnx", "testing"}
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return importlib.import_module(f"threadteam.{name}")
+        return _forks.load(f"threadteam.{name}")
     raise AttributeError(f"module 'threadteam' has no attribute {name!r}")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
+from threadteam import _forks
 from threadteam._native import NativeBody, _capsule
 
 Signature = Literal["range", "index"]
@@ -147,9 +148,9 @@ def _cffi_kind(kind: Any) -> str:
 
 
 def _ffi() -> Any:
-    import cffi
-
-    return cffi.FFI()
+    # It imports its parser at the first call.
+    with _forks.lock:
+        return _forks.load("cffi").FFI()
 
 
 def _low_level_callable(given: Any, wanted: Signature | None) -> Function:
@@ -238,6 +239,6 @@ def _buffer_address(data: object) -> int:
             "given the address of its first byte only, so pass a contiguous copy"
         )
     # Imported late, because NumPy starts its BLAS's threads. It answers for every buffer, read-only ones included.
-    import numpy as np
-
-    return int(np.frombuffer(view, dtype=np.uint8).ctypes.data) if view.nbytes else 0
+    with _forks.lock:
+        np = _forks.load("numpy")
+        return int(np.frombuffer(view, dtype=np.uint8).ctypes.data) if view.nbytes else 0

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from threadteam import _native
 from threadteam._files import read_text
 from threadteam._native import DispatchCosts, DispatchKind, HostClass, WidthCosts
 from threadteam.cpus import detected_width
@@ -65,7 +65,7 @@ class Host:
     @classmethod
     def here(cls) -> Host:
         """The machine and the package that ask."""
-        version = importlib.metadata.version("threadteam")
+        version = _native.__version__
         return cls(HostClass.detect().name, cpu_model(), detected_width(), version)
 
     @property

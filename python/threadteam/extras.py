@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
+from threadteam import _forks
 from threadteam.errors import MissingExtra
 
 __all__ = ["require"]
@@ -43,7 +43,7 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     threadteam.errors.MissingExtra: a timeline picture needs no_such_module: pip install 'threadteam[plot]'
     """
     try:
-        return importlib.import_module(module)
+        return _forks.load(module)
     except ModuleNotFoundError as error:
         # A missing dependency of the dependency is a defect of its installation, not a missing extra.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):

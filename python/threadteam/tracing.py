@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from threadteam import _native
+from threadteam import _forks, _native
 from threadteam.cpus import cpu_budget
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class Trace:
         Timeline
             What pictures and the Perfetto export are made from.
         """
-        from threadteam.timeline import Event, Timeline
-
+        timeline = _forks.load("threadteam.timeline")
         rings = self._rings
-        events = (Event(*event) for event in self.events)
-        return Timeline(events, rings.labels(), 1, rings.further(), rings.overwritten_by())
+        events = (timeline.Event(*event) for event in self.events)
+        made: Timeline = timeline.Timeline(events, rings.labels(), 1, rings.further(), rings.overwritten_by())
+        return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON that Perfetto (ui.perfetto.dev) reads.
@@ -78,9 +78,7 @@ class Trace:
         path : path
             The file to write.
         """
-        from threadteam import perfetto
-
-        perfetto.write(self.timeline(), os.fspath(path))
+        _forks.load("threadteam.perfetto").write(self.timeline(), os.fspath(path))
 
 
 @contextmanager

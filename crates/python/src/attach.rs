@@ -130,7 +130,7 @@ where
     call(&object.getattr(name)?, &arguments.into_pyobject(object.py())?)
 }
 
-/// Calls a function of a module.
+/// Calls a function of a module of the package.
 pub(crate) fn call_function<'py, A>(
     py: Python<'py>,
     module: &str,
@@ -141,5 +141,10 @@ where
     A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
     PyErr: From<A::Error>,
 {
-    call_method(py.import(module)?.as_any(), name, arguments)
+    call_method(&part(py, module)?, name, arguments)
+}
+
+/// A module of the package, imported now if nobody needed it before: a fork waits for that.
+pub(crate) fn part<'py>(py: Python<'py>, module: &str) -> PyResult<Bound<'py, PyAny>> {
+    call_method(py.import("threadteam._forks")?.as_any(), "load", (module,))
 }

@@ -116,7 +116,7 @@ impl<T: Usable> Opens for Token<T> {
     fn open(self: Arc<Self>, py: Python<'_>) -> PyResult<Arc<Open>> {
         self.lend_to_scope(py, T::SCOPE, |entry, give_back| {
             let lending = Mutex::new(Lending::begin(py, entry)?);
-            Ok(Open { limit: Mutex::new(None), lending, give_back })
+            Ok(Open { limit: Mutex::new(None), lending, give_back, generation: life::generation() })
         })
     }
 
@@ -131,6 +131,8 @@ struct Open {
     limit: Mutex<Option<Py<PyAny>>>,
     lending: Mutex<Lending>,
     give_back: GiveBack,
+    /// The process that opened it.
+    generation: u32,
 }
 
 impl Open {
@@ -138,9 +140,13 @@ impl Open {
     fn restore(&self, py: Python<'_>) -> PyResult<bool> {
         let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
         let restored = limit.map_or(Ok(()), |limit| attach::call_method(limit.bind(py), "close", ()).map(drop));
-        // Not waited for: whoever has the lock may need the interpreter.
-        let Ok(mut lending) = self.lending.try_lock() else { return restored.map(|()| false) };
-        let outcome = lending.end(py);
+        // Not waited for: whoever has the lock may need the interpreter. In the child of a fork it may be nobody, and
+        // nothing was lent.
+        let outcome = match self.lending.try_lock() {
+            Ok(mut lending) => lending.end(py),
+            Err(_) if self.generation != life::generation() => Ok(()),
+            Err(_) => return restored.map(|()| false),
+        };
         self.give_back.now();
         restored.and(outcome).map(|()| true)
     }
@@ -207,7 +213,7 @@ fn external<'py, T: Usable>(
     let mut lending = Lending::begin(py, &mut entry)?;
     let flow = entry.flow();
     let within = Within::enter(&flow);
-    let limited = py.import("threadteam.interop.limits")?.getattr("call_limited")?;
+    let limited = attach::part(py, "threadteam.interop.limits")?.getattr("call_limited")?;
     let outcome = attach::call(&limited, &(function, token.budget.get()).into_pyobject(py)?);
     drop(within);
     match lending.end(py) {

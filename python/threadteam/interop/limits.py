@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from collections import deque
@@ -10,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from threadteam import _forks
 
 T = TypeVar("T")
 
@@ -55,7 +56,6 @@ class _Library:
     write: Callable[[int], object]
 
 
-_lock = threading.RLock()
 # The collector may end a forgotten limit at any moment, in the middle of a change by the same thread too: such a limit
 # waits in the queue until the change is complete.
 _changes: list[str] = []
@@ -69,21 +69,22 @@ def controller() -> Any | None:
 
     Finding them reads the list of all shared objects, so the view is kept until another module is imported.
     """
-    loaded = len(sys.modules)
-    if loaded not in _controllers:
-        try:
-            threadpoolctl = importlib.import_module("threadpoolctl")
-        except ImportError:
-            return None
-        _controllers.clear()
-        _controllers[loaded] = threadpoolctl.ThreadpoolController()
-    return _controllers[loaded]
+    with _forks.lock:
+        loaded = len(sys.modules)
+        if loaded not in _controllers:
+            try:
+                threadpoolctl = _forks.load("threadpoolctl")
+            except ImportError:
+                return None
+            _controllers.clear()
+            _controllers[loaded] = threadpoolctl.ThreadpoolController()
+        return _controllers[loaded]
 
 
 @contextmanager
 def _change() -> Iterator[None]:
     """Change the settings alone; the limits that ended meanwhile are taken away afterwards."""
-    with _lock:
+    with _forks.lock:
         _changes.append("begin")
         try:
             yield
@@ -120,14 +121,15 @@ class Limit:
                 setting.apply()
                 self._held.append(key)
                 names.append(library.name)
+            unlimited = tuple(_unlimited())
         self.width = Width(width)
         self.width.limited = tuple(names)
-        self.width.unlimited = tuple(_unlimited())
+        self.width.unlimited = unlimited
 
     def close(self) -> None:
         """End the limit; libraries go back to the limits that are left, or to what they were."""
         _ended.append(self)
-        with _lock:
+        with _forks.lock:
             _restore_ended()
 
     def _restore(self) -> None:

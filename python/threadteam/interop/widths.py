@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from threadteam.cpus import cpu_budget
+from threadteam.interop.limits import controller
+
 Scope = Literal["thread", "process", "fixed"]
 
 
@@ -91,8 +94,6 @@ def widths() -> Widths:
 
 
 def _shared_libraries() -> tuple[list[Row], str | None]:
-    from threadteam.interop.limits import controller
-
     found = controller()
     if found is None:
         return [], "BLAS and OpenMP libraries were not looked at: pip install threadpoolctl"
@@ -122,7 +123,5 @@ def _torch() -> Row | None:
 def _onnxruntime() -> Row | None:
     if "onnxruntime" not in sys.modules:
         return None
-    from threadteam.cpus import cpu_budget
-
     # Each session has its own pool, as wide as its SessionOptions said when it was made; this is their default.
     return Row("ONNX Runtime (each session)", cpu_budget(environ={}).physical, "fixed", None)
