@@ -43,3 +43,64 @@ def test_a_result_larger_than_memory_is_refused_by_name(operator):
     )
     with pytest.raises(tt.onnx.OnnxError, match=r"memory|large"):
         tt.onnx.InferenceSession(model.SerializeToString()).run(None, {"x": np.ones(1, np.float32)})
+
+
+RELU = helper.make_node("Relu", ["x"], ["y"])
+X = {"x": ("float32", [2])}
+Y = {"y": ("float32", [2])}
+HOSTILE = "a\nb\x1b[31m'c"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: tt.onnx.InferenceSession(build([helper.make_node(HOSTILE, ["x"], ["y"], name=HOSTILE)], X, Y)),
+        lambda: tt.onnx.InferenceSession(build([helper.make_node("Relu", ["x"], ["y"], domain=HOSTILE)], X, Y)),
+        lambda: tt.onnx.InferenceSession(build([helper.make_node("Relu", [HOSTILE], ["y"])], X, Y)),
+        lambda: tt.onnx.InferenceSession(build([RELU], X, {HOSTILE: ("float32", [2])})),
+        lambda: tt.onnx.InferenceSession(build([RELU, RELU], X, Y)),
+        lambda: tt.onnx.InferenceSession(HOSTILE),
+        lambda: tt.onnx.InferenceSession(build([RELU], X, Y)).run(None, {HOSTILE: 1}),
+        lambda: tt.onnx.InferenceSession(build([RELU], X, Y)).run([HOSTILE], {"x": np.ones(2, np.float32)}),
+        lambda: tt.onnx.InferenceSession(build([RELU], X, Y), providers=[HOSTILE]),
+        lambda: tt.onnx.SessionOptions().get_session_config_entry(HOSTILE),
+    ],
+)
+def test_a_name_with_control_characters_leaves_the_message_one_line(use):
+    with pytest.raises(tt.onnx.OnnxError) as caught:
+        use()
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("version", [999, 2**31])
+def test_an_operator_set_that_is_not_known_yet_is_refused(version):
+    with pytest.raises(tt.onnx.NotImplemented, match=rf"operator set {version} .* the newest that the onnx package"):
+        tt.onnx.InferenceSession(build([RELU], X, Y, opset=version).SerializeToString())
+
+
+def test_bodies_nested_deeper_than_the_file_format_allows_are_refused():
+    model = build([], X, Y)
+    graph = model.graph
+    for level in range(200):
+        node = graph.node.add(op_type="If", input=["x"], output=["y" if level == 0 else f"y{level}"])
+        graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+    for source in (model, model.SerializeToString()):
+        with pytest.raises((tt.onnx.InvalidProtobuf, tt.onnx.InvalidGraph)):
+            tt.onnx.InferenceSession(source)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("intra_op_num_threads", width) for width in (-1, 1.5, "two", None, 10**9, 10**30)] + [("plan_cache_size", 0)],
+)
+def test_an_option_out_of_range_is_refused_when_the_session_is_made(option, value):
+    options = tt.onnx.SessionOptions()
+    setattr(options, option, value)
+    with pytest.raises(tt.onnx.InvalidArgument, match=option):
+        tt.onnx.InferenceSession(build([RELU], X, Y), options)
+
+
+@pytest.mark.parametrize("given", [{"sess_options": 5}, {"providers": 5}, {"providers": "CPUExecutionProvider"}])
+def test_an_argument_of_another_kind_is_refused_by_name(given):
+    with pytest.raises(tt.onnx.InvalidArgument, match=next(iter(given))):
+        tt.onnx.InferenceSession(build([RELU], X, Y), **given)

@@ -85,7 +85,7 @@ class OrtValue:
 def check_device(device_type: str) -> None:
     """Only the CPU has memory here."""
     if device_type != "cpu":
-        raise InvalidArgument(f"device '{device_type}' is not available; this package runs on 'cpu'")
+        raise InvalidArgument(f"device {device_type!r} is not available; this package runs on 'cpu'")
 
 
 class IOBinding:
@@ -141,9 +141,9 @@ class IOBinding:
         """Ask for an output, in `array` when one is given, else in a new array."""
         check_device(device_type)
         if buffer_ptr is not None:
-            raise InvalidArgument(f"output '{name}': a bare address cannot be checked; give the array with array=")
+            raise InvalidArgument(f"output {name!r}: a bare address cannot be checked; give the array with array=")
         if name not in self._outputs_known:
-            raise InvalidArgument(f"unknown output '{name}'; the model has {', '.join(map(repr, self._outputs_known))}")
+            raise InvalidArgument(f"unknown output {name!r}; the model has {', '.join(map(repr, self._outputs_known))}")
         if array is None and shape is not None and element_type is not None:
             array = np.zeros(tuple(shape), element_type)
         self._outputs[name] = array

@@ -47,7 +47,7 @@ class ValueSpec:
             name = type_string(proto.type)
             dtype = None if tensor is None else dtype_of(tensor.elem_type)
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidGraph(f"'{proto.name}' is declared with an element type that ONNX does not have") from error
+            raise InvalidGraph(f"{proto.name!r} is declared with an element type that ONNX does not have") from error
         if tensor is None:
             return cls(proto.name, name, None, None)
         dims = None
@@ -101,7 +101,7 @@ class Node:
 
     def __str__(self) -> str:
         name = self.proto.name or next((f"-> {name}" for name in self.outputs if name), "")
-        return f"{self.domain + '.' if self.domain else ''}{self.op} '{name}'"
+        return f"{printable(self.domain) + '.' if self.domain else ''}{printable(self.op)} {name!r}"
 
     @property
     def label(self) -> str:
@@ -178,7 +178,7 @@ def build_graph(model: Any) -> Graph:
     known = given | {name for node in nodes for name in node.outputs}
     for proto in graph.output:
         if proto.name not in known:
-            raise InvalidGraph(f"graph output '{proto.name}' is not produced by any node, input or initializer")
+            raise InvalidGraph(f"graph output {proto.name!r} is not produced by any node, input or initializer")
     outputs = tuple(
         ValueSpec.from_proto(proto) if proto.type.WhichOneof("value") else untyped(proto.name) for proto in graph.output
     )
@@ -205,7 +205,7 @@ def read_tensor(proto: Any) -> Array:
         array: Array = numpy_helper.to_array(proto)
     except Exception as error:  # a malformed tensor raises whatever NumPy raised
         raise InvalidGraph(
-            f"initializer '{proto.name}' of shape {tuple(proto.dims)} does not have the data of that shape: {error}"
+            f"initializer {proto.name!r} of shape {tuple(proto.dims)} does not have the data of that shape: {error}"
         ) from error
     return array
 
@@ -220,8 +220,13 @@ def read_sparse(proto: Any) -> Array:
         else:
             dense.reshape(-1)[indices] = values
     except IndexError as error:
-        raise InvalidGraph(f"sparse initializer '{proto.values.name}' has an index out of range: {error}") from error
+        raise InvalidGraph(f"sparse initializer {proto.values.name!r} has an index out of range: {error}") from error
     return dense
+
+
+def printable(text: str) -> str:
+    """A name as a line of a message shows it: nothing in it ends the line or moves the cursor."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def read_node(index: int, proto: Any, opsets: Mapping[str, int]) -> Node:
@@ -273,25 +278,24 @@ def check_single_definitions(graph: Any, specs: Iterable[ValueSpec]) -> None:
     origin: dict[str, str] = {}
     for spec in specs:
         if spec.name in origin:
-            raise InvalidGraph(f"input '{spec.name}' is declared twice")
+            raise InvalidGraph(f"input {spec.name!r} is declared twice")
         origin[spec.name] = "a graph input"
     seen: set[str] = set()
     for name in (*(t.name for t in graph.initializer), *(s.values.name for s in graph.sparse_initializer)):
         if name in seen:
-            raise InvalidGraph(f"initializer '{name}' is defined twice")
+            raise InvalidGraph(f"initializer {name!r} is defined twice")
         seen.add(name)
         origin.setdefault(name, "an initializer")
     for node in graph.node:
+        title = f"node {printable(node.op_type)} {node.name!r}"
         for name in filter(None, node.output):
             if name in origin:
-                raise InvalidGraph(
-                    f"node {node.op_type} '{node.name}' defines '{name}', which is already defined by {origin[name]}"
-                )
-            origin[name] = f"node {node.op_type} '{node.name}'"
+                raise InvalidGraph(f"{title} defines {name!r}, which is already defined by {origin[name]}")
+            origin[name] = title
     names = [value.name for value in graph.output]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidGraph(f"output '{name}' is declared twice")
+            raise InvalidGraph(f"output {name!r} is declared twice")
 
 
 def in_running_order(nodes: list[Node], given: Iterable[str]) -> tuple[Node, ...]:
@@ -301,7 +305,7 @@ def in_running_order(nodes: list[Node], given: Iterable[str]) -> tuple[Node, ...
     for node in nodes:
         for name in node.needs:
             if name not in known and name not in producer:
-                raise InvalidGraph(f"node {node} reads '{name}', which no node, input or initializer defines")
+                raise InvalidGraph(f"node {node} reads {name!r}, which no node, input or initializer defines")
     waiting = {
         node: {producer[name] for name in node.needs if name in producer and name not in known} for node in nodes
     }

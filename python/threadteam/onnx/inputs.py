@@ -38,7 +38,7 @@ def check_names(given: Collection[str], required: Collection[str], optional: Col
 
 def quoted(names: Collection[str]) -> str:
     """Names in quotes, separated by commas."""
-    return ", ".join(f"'{name}'" for name in names)
+    return ", ".join(f"{name!r}" for name in names)
 
 
 class InputReader:
@@ -73,11 +73,11 @@ class InputReader:
         kind = self.spec.type.partition("(")[0]
         if kind == "seq" and not isinstance(value, (list, tuple)):
             raise InvalidArgument(
-                f"input '{self.spec.name}' is {self.spec.type}: expected a list, given {type(value).__name__}"
+                f"input {self.spec.name!r} is {self.spec.type}: expected a list, given {type(value).__name__}"
             )
         if kind == "map" and not isinstance(value, Mapping):
             raise InvalidArgument(
-                f"input '{self.spec.name}' is {self.spec.type}: expected a dict, given {type(value).__name__}"
+                f"input {self.spec.name!r} is {self.spec.type}: expected a dict, given {type(value).__name__}"
             )
         if isinstance(value, tuple):
             value = list(value)
@@ -106,7 +106,7 @@ class InputReader:
         try:
             array = np.asarray(value)
         except (ValueError, TypeError) as error:
-            raise InvalidArgument(f"input '{self.spec.name}' is not an array: {error}") from error
+            raise InvalidArgument(f"input {self.spec.name!r} is not an array: {error}") from error
         if array.dtype.kind in "OUS" and dtype.hasobject:
             return np.asarray(value, object)
         allowed = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc", "V": "iuf"}
@@ -116,11 +116,11 @@ class InputReader:
         with np.errstate(all="ignore"):
             converted = array.astype(dtype)
         if dtype.kind in "iu" and array.size and not np.array_equal(converted, array):
-            raise InvalidArgument(f"input '{self.spec.name}' has values outside the range of {dtype}")
+            raise InvalidArgument(f"input {self.spec.name!r} has values outside the range of {dtype}")
         return row_major(converted)
 
     def _wrong_type(self, given: str) -> InvalidArgument:
-        return InvalidArgument(f"input '{self.spec.name}' has type {given}, expected {self.spec.type}")
+        return InvalidArgument(f"input {self.spec.name!r} has type {given}, expected {self.spec.type}")
 
     def _check_shape(self, array: Array) -> None:
         """Rank and fixed extents."""
@@ -129,13 +129,13 @@ class InputReader:
             return
         if len(dims) != array.ndim:
             raise InvalidArgument(
-                f"input '{self.spec.name}' has rank {array.ndim} (shape {list(array.shape)}),"
+                f"input {self.spec.name!r} has rank {array.ndim} (shape {list(array.shape)}),"
                 f" expected rank {len(dims)} (shape {shape_text(dims)})"
             )
         for axis, (extent, dim) in enumerate(zip(array.shape, dims, strict=True)):
             if isinstance(dim, int) and dim != extent:
                 raise InvalidArgument(
-                    f"input '{self.spec.name}' has shape {list(array.shape)}, expected {shape_text(dims)}:"
+                    f"input {self.spec.name!r} has shape {list(array.shape)}, expected {shape_text(dims)}:"
                     f" axis {axis} is {extent} instead of {dim}"
                 )
 

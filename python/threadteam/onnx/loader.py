@@ -57,7 +57,7 @@ def load_model(source: Any) -> Any:
         model, base, origin = parse(bytes(source), "the given bytes"), "", "the given bytes"
     elif isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        origin = f"'{path}'"
+        origin = repr(str(path))
         model, base = parse(read_file(path), origin), str(path.parent)
     else:
         raise InvalidArgument(
@@ -73,11 +73,11 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NoSuchFile(f"model file '{path}' does not exist") from error
+        raise NoSuchFile(f"model file {str(path)!r} does not exist") from error
     except IsADirectoryError as error:
-        raise NoSuchFile(f"'{path}' is a directory, not a model file") from error
+        raise NoSuchFile(f"{str(path)!r} is a directory, not a model file") from error
     except OSError as error:
-        raise NoSuchFile(f"model file '{path}' cannot be read: {error.strerror or error}") from error
+        raise NoSuchFile(f"model file {str(path)!r} cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a path with a null byte
         raise NoSuchFile(f"model file {str(path)!r} cannot be read: {error}") from error
 
@@ -114,9 +114,9 @@ def load_external_data(model: Any, base: str, origin: str) -> None:
         try:
             helper.load_external_data_for_tensor(tensor, base)
         except Exception as error:  # the package raises ValidationError, OSError or ValueError
-            message = f"external data of '{tensor.name}' in {origin}: file '{location}'"
+            message = f"external data of {tensor.name!r} in {origin}: file {location!r}"
             if not os.path.exists(os.path.join(base, location)):
-                raise NoSuchFile(f"{message} does not exist in '{base or os.getcwd()}'") from error
+                raise NoSuchFile(f"{message} does not exist in {base or os.getcwd()!r}") from error
             raise InvalidGraph(f"{message} cannot be used: {first_line(error)}") from error
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
@@ -134,20 +134,24 @@ def inline_functions(model: Any) -> Any:
 
 def check_rules(graph: Graph) -> None:
     """What the checker of `onnx` knows: attributes, types and structure of every node."""
-    model = graph.model
+    try:
+        ordered = reordered(graph)
+        if ordered.ByteSize() <= _CHECKER_LIMIT:
+            onnx.checker.check_model(ordered)
+    except Exception as error:  # what the checker finds, and bodies nested deeper than protobuf reads
+        raise InvalidGraph(f"the model breaks a rule of ONNX: {first_line(error)}") from error
+
+
+def reordered(graph: Graph) -> Any:
+    """The model with its nodes in the order in which they run."""
     ordered = onnx.ModelProto()
-    ordered.CopyFrom(model)
+    ordered.CopyFrom(graph.model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(node.proto for node in graph.nodes)
-    if ordered.ByteSize() > _CHECKER_LIMIT:
-        return
     for value in (*ordered.graph.input, *ordered.graph.output):
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()  # exporters leave it out, which the checker alone minds
-    try:
-        onnx.checker.check_model(ordered)
-    except Exception as error:
-        raise InvalidGraph(f"the model breaks a rule of ONNX: {first_line(error)}") from error
+    return ordered
 
 
 def first_line(error: BaseException) -> str:

@@ -105,7 +105,7 @@ class SessionOptions:
             There is none of that name.
         """
         if key not in self.config:
-            raise InvalidArgument(f"there is no session config entry '{key}'")
+            raise InvalidArgument(f"there is no session config entry {key!r}")
         return self.config[key]
 
     def has_session_config_entry(self, key: str) -> bool:
@@ -122,7 +122,9 @@ class SessionOptions:
 
     def register_custom_ops_library(self, path: str) -> None:
         """Refused: operators compiled for ONNX Runtime cannot be loaded."""
-        raise InvalidArgument(f"custom operator library '{path}' is built for ONNX Runtime and cannot be loaded here")
+        raise InvalidArgument(
+            f"custom operator library {str(path)!r} is built for ONNX Runtime and cannot be loaded here"
+        )
 
     @property
     def spinning(self) -> bool:
@@ -176,7 +178,7 @@ class RunOptions:
             There is none of that name.
         """
         if key not in self.config:
-            raise InvalidArgument(f"there is no run config entry '{key}'")
+            raise InvalidArgument(f"there is no run config entry {key!r}")
         return self.config[key]
 
 

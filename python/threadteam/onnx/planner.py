@@ -84,7 +84,7 @@ class ShapeSurprise(Fail):
 
     def __init__(self, node: Node, name: str, value: Any, dtype: np.dtype[Any], shape: Shape) -> None:
         given = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-        super().__init__(f"node {node}: output '{name}' is {given}, not {dtype}{list(shape)} as inferred")
+        super().__init__(f"node {node}: output {name!r} is {given}, not {dtype}{list(shape)} as inferred")
         self.node = node
 
 

@@ -15,7 +15,7 @@ from threadteam.errors import RunTerminated, RuntimeException
 
 from ._extra import helper, onnx
 from .bodies import Loop, Scan
-from .graph import Graph, Node
+from .graph import Graph, Node, printable
 from .lowering import is_lowered
 from .types import dtype_of, elem_type_of
 from .values import Array, Shape
@@ -142,7 +142,7 @@ class Reference:
             raise
         except Exception as error:
             cause = error.__cause__ or error
-            given = ", ".join(f"'{name}' {describe(feeds[name])}" for name in self._names)
+            given = ", ".join(f"{name!r} {describe(feeds[name])}" for name in self._names)
             raise RuntimeException(f"node {self.node} failed on {given or 'no input'}: {cause}") from error
         names = [name for name in self.node.outputs if name]
         return {name: as_value(result) for name, result in zip(names, results, strict=True)}
@@ -196,6 +196,12 @@ def check_operators(graph: Graph) -> None:
     NotImplemented
         With every such operator, its domain and operator set.
     """
+    newest = onnx.defs.onnx_opset_version()
+    if graph.opsets.get("", 1) > newest:
+        raise errors.NotImplemented(
+            f"the model is for operator set {graph.opsets['']} of ai.onnx, and the newest that the onnx package "
+            f"{onnx.__version__} knows is {newest}: pip install --upgrade onnx"
+        )
     functions = {(function.domain, function.name) for function in graph.model.functions}
     bodies = [graph.model.graph.node, *(function.node for function in graph.model.functions)]
     unknown: dict[tuple[str, str], None] = {}
@@ -208,9 +214,9 @@ def check_operators(graph: Graph) -> None:
         elif not can_evaluate(domain, proto, graph, functions):
             unknown[domain, proto.op_type] = None
     if unknown:
-        names = ", ".join(f"{domain or 'ai.onnx'}:{op}" for domain, op in unknown)
-        sets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in graph.opsets.items())
-        missing = "".join(f"; the domain '{domain or 'ai.onnx'}' is not imported" for domain in undeclared)
+        names = ", ".join(f"{printable(domain or 'ai.onnx')}:{printable(op)}" for domain, op in unknown)
+        sets = ", ".join(f"{printable(domain or 'ai.onnx')} {version}" for domain, version in graph.opsets.items())
+        missing = "".join(f"; the domain {domain or 'ai.onnx'!r} is not imported" for domain in undeclared)
         raise errors.NotImplemented(f"operators without an implementation: {names} (operator sets: {sets}){missing}")
 
 

@@ -34,7 +34,7 @@ def deliver(name: str, value: Any, target: Array | None) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype != target.dtype or value.shape != target.shape:
         made = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise InvalidArgument(
-            f"output '{name}' is {made}, but the array bound to it is {target.dtype}{list(target.shape)}"
+            f"output {name!r} is {made}, but the array bound to it is {target.dtype}{list(target.shape)}"
         )
     target[...] = value
     return target

@@ -14,9 +14,10 @@ import numpy as np
 from threadteam.cpus import cpu_budget
 from threadteam.errors import Fail, InvalidArgument, RunCancelled, RunTerminated, RuntimeException, StepError
 
+from .arguments import PROVIDER, check_providers, checked_options, fix_dimensions, replace_initializers
 from .binding import IOBinding, OrtValue
 from .graph import Graph, ValueSpec
-from .inputs import InputReader, check_names, row_major, shape_text
+from .inputs import InputReader, check_names, shape_text
 from .loader import load_graph
 from .options import ModelMetadata, NodeArg, RunOptions, SessionOptions
 from .planner import Planner, ShapeSurprise, input_tensor
@@ -31,8 +32,6 @@ from .types import storage_dtype
 from .values import Array, Opaque, Value
 
 __all__ = ["InferenceSession"]
-
-_PROVIDER = "CPUExecutionProvider"
 
 
 class InferenceSession:
@@ -81,10 +80,7 @@ class InferenceSession:
         **_: Any,
     ) -> None:
         check_providers(providers)
-        self._options = sess_options if sess_options is not None else SessionOptions()
-        width = self._options.intra_op_num_threads
-        if not isinstance(width, int) or width < 0:
-            raise InvalidArgument(f"intra_op_num_threads is {width!r}; expected 0 (the CPU budget) or a width above it")
+        self._options = checked_options(sess_options)
         self._graph: Graph = load_graph(path_or_bytes)
         replace_initializers(self._graph, self._options.initializers)
         fix_dimensions(self._graph, self._options.free_dimension_overrides)
@@ -302,7 +298,7 @@ class InferenceSession:
         unknown = [name for name in output_names if name not in self._output_names]
         if unknown:
             raise InvalidArgument(
-                f"unknown output '{unknown[0]}'; the model has {', '.join(map(repr, self._output_names))}"
+                f"unknown output {unknown[0]!r}; the model has {', '.join(map(repr, self._output_names))}"
             )
         return tuple(output_names)
 
@@ -377,11 +373,11 @@ class InferenceSession:
 
     def get_providers(self) -> list[str]:
         """The one provider there is."""
-        return [_PROVIDER]
+        return [PROVIDER]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """It has no options."""
-        return {_PROVIDER: {}}
+        return {PROVIDER: {}}
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Any = None) -> None:  # noqa: ARG002
         """Accepted when the CPU is among them."""
@@ -431,18 +427,18 @@ class InferenceSession:
         values: dict[str, Any] = {}
         for spec in self._graph.inputs:
             if spec.dtype is None:
-                raise InvalidArgument(f"input '{spec.name}' is {spec.type}; a plan is shown for tensors only")
+                raise InvalidArgument(f"input {spec.name!r} is {spec.type}; a plan is shown for tensors only")
             shape = (shapes or {}).get(spec.name)
             if shape is None:
                 if spec.dims is None:
-                    raise InvalidArgument(f"input '{spec.name}' has no declared rank; give its shape")
+                    raise InvalidArgument(f"input {spec.name!r} has no declared rank; give its shape")
                 shape = [dim if isinstance(dim, int) else dims.get(dim or "", 1) for dim in spec.dims]
             try:
                 values[spec.name] = np.broadcast_to(np.zeros((), spec.dtype), tuple(map(operator.index, shape)))
             except (TypeError, ValueError) as error:
                 given = type(shape).__name__ if isinstance(shape, np.ndarray) else repr(shape)
                 raise InvalidArgument(
-                    f"the shape of input '{spec.name}' must be a sequence of extents from 0 on, got {given}"
+                    f"the shape of input {spec.name!r} must be a sequence of extents from 0 on, got {given}"
                 ) from error
         check_names((shapes or {}).keys(), (), [spec.name for spec in self._graph.inputs])
         stage = self._stage(values, self._output_names)
@@ -470,39 +466,6 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, MemoryError):
         return RuntimeException(f"the run needs more memory than there is: {error or 'no memory'}")
     return error
-
-
-def check_providers(providers: Sequence[Any] | None) -> None:
-    """Refuse a list of providers without the CPU."""
-    names = [item[0] if isinstance(item, tuple) and item else item for item in providers or [_PROVIDER]]
-    if _PROVIDER not in names:
-        raise InvalidArgument(f"providers {names} are not available; this package runs on '{_PROVIDER}'")
-
-
-def replace_initializers(graph: Graph, replacements: Mapping[str, Any]) -> None:
-    """Use the caller's arrays as constants."""
-    for name, value in replacements.items():
-        if name not in graph.constants:
-            raise InvalidArgument(f"the model has no initializer '{name}' to replace")
-        array = row_major(np.asarray(value.numpy() if hasattr(value, "numpy") else value))
-        old = graph.constants[name]
-        if array.dtype != old.dtype or array.shape != old.shape:
-            raise InvalidArgument(
-                f"initializer '{name}' is {old.dtype}{list(old.shape)}, given {array.dtype}{list(array.shape)}"
-            )
-        graph.constants[name] = array.view()
-
-
-def fix_dimensions(graph: Graph, extents: Mapping[str, int]) -> None:
-    """Fix symbolic dimensions of the inputs."""
-
-    def fixed(spec: ValueSpec) -> ValueSpec:
-        if spec.dims is None:
-            return spec
-        dims = tuple(extents.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.dims)
-        return ValueSpec(spec.name, spec.type, spec.dtype, dims)
-
-    graph.inputs = tuple(map(fixed, graph.inputs))
 
 
 def fast_inputs(graph: Graph) -> list[tuple[str, np.dtype[Any]]]:

@@ -126,7 +126,7 @@ class Stage:
             return None
         if array.dtype != tensor.dtype or array.shape != tensor.shape:
             raise InvalidArgument(
-                f"output '{name}' is {tensor.dtype}{list(tensor.shape)},"
+                f"output {name!r} is {tensor.dtype}{list(tensor.shape)},"
                 f" but the array bound to it is {array.dtype}{list(array.shape)}"
             )
         return self._stored(array)
