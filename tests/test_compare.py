@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from threadteam.compare import Case, Settings, chains, compare, select
+from threadteam.compare import Case, Settings, chains, chart, compare, select
+from threadteam.compare.artifacts import write
 from threadteam.compare.case import largest_difference
 from threadteam.compare.results import ArmResult, CaseResult, Comparison, quantile
 from threadteam.compare.systems import SYSTEMS, Decomposition, system
@@ -267,3 +268,35 @@ def test_a_missing_onnx_package_is_named(monkeypatch) -> None:
 
 def test_a_case_keeps_its_arrays_out_of_its_text() -> None:
     assert "array" not in repr(Case("name", "title", b"model", {"A": np.zeros(3)}, 1e-5))
+
+
+def measured(*cases: CaseResult) -> Comparison:
+    machine = {"processor": "a processor", "cpus": 4, "cpu_budget": 2}
+    return Comparison(machine, {"systems": ["numpy"], "threads": [1], "repeat": 1}, cases=list(cases))
+
+
+def test_the_picture_shows_each_case_that_onnx_runtime_ran_and_every_other_system(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    ran = case(arm("threadteam", 1, 3.0), arm("threadteam", 2, 2.0), arm("numpy", 1, 40.0), arm("onnxruntime", 1, 6.0))
+    alone = CaseResult("alone", "", [arm("threadteam", 1, 1.0)])
+    chart.draw(measured(ran, alone), [tmp_path / "compare.svg"])
+    drawn = (tmp_path / "compare.svg").read_text()
+    for text in ("case  (6.00 s)", "threadteam", "numpy", "a processor, 2 of 4 CPUs"):
+        assert f"<!-- {text} -->" in drawn
+    assert "<!-- openmp -->" not in drawn
+    assert "<!-- alone" not in drawn
+
+
+def test_without_times_of_onnx_runtime_no_picture_is_written(tmp_path: Path) -> None:
+    report = measured(case(arm("threadteam", 1, 3.0), arm("onnxruntime", 1, None)))
+    with pytest.raises(ValueError, match="nothing to draw"):
+        chart.draw(report, [tmp_path / "compare.svg"])
+    assert [path.name for path in write(report, [], tmp_path / "out")] == ["compare.json"]
+
+
+def test_the_files_of_a_comparison_are_its_json_and_pictures(report: Comparison, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("matplotlib")
+    names = [path.name for path in write(report, [], tmp_path)]
+    assert names == ["compare.json", "compare.png", "compare.svg"]
+    assert all((tmp_path / name).stat().st_size > 0 for name in names)

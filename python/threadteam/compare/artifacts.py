@@ -1,4 +1,4 @@
-"""The files of a comparison: the JSON, and a traced case as a picture and for Perfetto."""
+"""The files of a comparison: the JSON, the figures as a picture, and a traced case as a picture and for Perfetto."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from threadteam.compare import chart
 from threadteam.compare.case import Case
 from threadteam.compare.results import Comparison
 from threadteam.errors import MissingExtra
@@ -19,7 +20,7 @@ _RUNS = 40
 
 
 def write(report: Comparison, cases: Sequence[Case], folder: Path) -> list[Path]:
-    """Write ``compare.json`` and, for one case, ``timeline.png``, ``timeline.svg`` and ``trace.json``.
+    """Write ``compare.json``, its picture, and for one case ``timeline.png``, ``timeline.svg`` and ``trace.json``.
 
     Parameters
     ----------
@@ -36,13 +37,26 @@ def write(report: Comparison, cases: Sequence[Case], folder: Path) -> list[Path]
         The files. The pictures are left out when matplotlib is not installed, and noted in `report.skipped`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    written = draw_ratios(report, folder)
     if cases and "threadteam" in report.settings["systems"]:
         case = next((case for case in cases if case.name == _DRAWN), cases[0])
         written += record_timeline(report, case, max(report.settings["threads"]), folder)
     path = folder / "compare.json"
     path.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
     return [path, *written]
+
+
+def draw_ratios(report: Comparison, folder: Path) -> list[Path]:
+    """Draw the times over ONNX Runtime's, where there are any."""
+    pictures = [folder / "compare.png", folder / "compare.svg"]
+    try:
+        chart.draw(report, pictures)
+    except MissingExtra as error:
+        report.skipped["picture"] = str(error)
+        return []
+    except ValueError:
+        return []
+    return pictures
 
 
 def record_timeline(report: Comparison, case: Case, threads: int, folder: Path) -> list[Path]:
