@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::mem;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use threadteam::{Exec, External};
+use threadteam::{Exec, External, ForkLock};
 
 /// A token whose budget another library may use.
 trait Usable: Held {
@@ -96,12 +96,12 @@ impl Drop for Lending {
 #[pyclass(frozen, module = "threadteam", name = "ExternalScope")]
 pub(crate) struct ExternalScope {
     token: Arc<dyn Opens>,
-    open: Mutex<Option<Arc<Open>>>,
+    open: ForkLock<Option<Arc<Open>>>,
 }
 
 impl ExternalScope {
     fn new(token: Arc<dyn Opens>) -> ExternalScope {
-        ExternalScope { token, open: Mutex::new(None) }
+        ExternalScope { token, open: ForkLock::new(None) }
     }
 }
 
@@ -115,8 +115,8 @@ trait Opens: Send + Sync {
 impl<T: Usable> Opens for Token<T> {
     fn open(self: Arc<Self>, py: Python<'_>) -> PyResult<Arc<Open>> {
         self.lend_to_scope(py, T::SCOPE, |entry, give_back| {
-            let lending = Mutex::new(Lending::begin(py, entry)?);
-            Ok(Open { limit: Mutex::new(None), lending, give_back, generation: life::generation() })
+            let stage = ForkLock::new(Stage::Open(Lending::begin(py, entry)?));
+            Ok(Open { limit: ForkLock::new(None), stage, give_back })
         })
     }
 
@@ -125,29 +125,48 @@ impl<T: Usable> Opens for Token<T> {
     }
 }
 
+/// How far a scope is on its way to its end.
+enum Stage {
+    Open(Lending),
+    /// A thread of this process (see [`life::generation`]) waits for the members.
+    Ending(u32),
+    Ended,
+}
+
 /// The open scope: a loan of the token.
 struct Open {
     /// A `threadteam.interop.limits.Limit`.
-    limit: Mutex<Option<Py<PyAny>>>,
-    lending: Mutex<Lending>,
+    limit: ForkLock<Option<Py<PyAny>>>,
+    stage: ForkLock<Stage>,
     give_back: GiveBack,
-    /// The process that opened it.
-    generation: u32,
 }
 
 impl Open {
-    /// Ends what is left of it, in three steps that each happen once, whoever comes. False when another thread is at one now.
+    /// Ends what is left of it, in steps that each happen once, whoever comes. False when another thread is at one now.
     fn restore(&self, py: Python<'_>) -> PyResult<bool> {
-        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let limit = self.limit.lock().take();
         let restored = limit.map_or(Ok(()), |limit| attach::call_method(limit.bind(py), "close", ()).map(drop));
-        // Not waited for: whoever has the lock may need the interpreter. In the child of a fork it may be nobody, and
-        // nothing was lent.
-        let outcome = match self.lending.try_lock() {
-            Ok(mut lending) => lending.end(py),
-            Err(_) if self.generation != life::generation() => Ok(()),
-            Err(_) => return restored.map(|()| false),
+        let now = life::generation();
+        let mut stage = self.stage.lock();
+        let outcome = match mem::replace(&mut *stage, Stage::Ending(now)) {
+            Stage::Open(mut lending) => {
+                drop(stage);
+                lending.end(py)
+            }
+            // It stayed in the parent of a fork, and so did the members.
+            Stage::Ending(generation) if generation != now => {
+                drop(stage);
+                Ok(())
+            }
+            other => {
+                let ended = matches!(other, Stage::Ended);
+                *stage = other;
+                drop(stage);
+                return restored.map(|()| ended);
+            }
         };
         self.give_back.now();
+        *self.stage.lock() = Stage::Ended;
         restored.and(outcome).map(|()| true)
     }
 }
@@ -164,16 +183,14 @@ impl Loan for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.limit.get_mut().unwrap_or_else(PoisonError::into_inner).is_some() {
+        // The last reference: nobody else is at its end.
+        if !matches!(self.stage.get_mut(), Stage::Ended) {
             Python::attach(|py| {
                 if let Err(error) = self.restore(py) {
                     error.write_unraisable(py, None);
                 }
             });
         }
-        let nobody = Lending { external: None, pool: 0 };
-        drop(mem::replace(self.lending.get_mut().unwrap_or_else(PoisonError::into_inner), nobody));
-        self.give_back.now();
     }
 }
 
@@ -183,14 +200,16 @@ impl ExternalScope {
         let open = Arc::clone(&self.token).open(py)?;
         let limit = attach::call_function(py, "threadteam.interop.limits", "Limit", (self.token.width(),))?;
         let width = limit.getattr("width")?;
-        *open.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit.unbind());
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        *open.limit.lock() = Some(limit.unbind());
+        // One that was ended through its token.
+        let earlier = self.open.lock().replace(open);
+        drop(earlier);
         Ok(width)
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = self.open.lock().take();
         open.map_or(Ok(()), |open| open.end_loan(py, true))
     }
 }

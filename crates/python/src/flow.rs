@@ -9,8 +9,9 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadteam::ForkLock;
 
 /// How often a leader looks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -79,7 +80,7 @@ pub(crate) struct Flow {
     /// The pool whose threads run the bodies; 0 for none.
     pool: u64,
     led: Led,
-    errors: Mutex<Vec<PyErr>>,
+    errors: ForkLock<Vec<PyErr>>,
     /// Whether one of its bodies has the interpreter, or is about to.
     attached: AtomicBool,
 }
@@ -107,7 +108,7 @@ impl Flow {
             account,
             pool,
             led: Led { chunks: Cell::new(0) },
-            errors: Mutex::new(Vec::new()),
+            errors: ForkLock::new(Vec::new()),
             attached: AtomicBool::new(false),
         }
     }
@@ -139,14 +140,18 @@ impl Flow {
     pub(crate) fn fail(&self, py: Python<'_>, error: PyErr) {
         // A section inside a body that was dropped because this one failed says so with `Cancelled`: no news.
         let echo = self.stopped() && is_cancelled(py, &error);
-        if !echo || self.errors().is_empty() {
-            self.errors().push(error);
-        }
+        let mut errors = self.errors.lock();
+        let news = !echo || errors.is_empty();
+        // An echo is dropped without the lock: it may be the last reference to Python objects.
+        let error = if news {
+            errors.push(error);
+            None
+        } else {
+            Some(error)
+        };
+        drop(errors);
+        drop(error);
         self.stopped.store(true, Ordering::Relaxed);
-    }
-
-    fn errors(&self) -> MutexGuard<'_, Vec<PyErr>> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The account of the token whose section this is.
@@ -223,7 +228,7 @@ impl Flow {
 
     #[cold]
     fn failed(&self, py: Python<'_>) -> PyResult<()> {
-        let mut errors = std::mem::take(&mut *self.errors()).into_iter();
+        let mut errors = std::mem::take(&mut *self.errors.lock()).into_iter();
         let Some(first) = errors.next() else {
             return Err(errors::raise(
                 py,

@@ -6,23 +6,20 @@
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use threadteam::ledger::Exceeded;
 pub(crate) use threadteam::ledger::{Account, Task};
+use threadteam::ForkLock;
 
 /// The open ledgers, the innermost last.
-static OPEN: Mutex<Vec<Arc<Book>>> = Mutex::new(Vec::new());
-/// Whether there is any: all that minting a token reads without one.
+static OPEN: ForkLock<Vec<Arc<Book>>> = ForkLock::new(Vec::new());
+/// Whether there is any: all that minting a token reads without one. It changes under the lock; who opens a ledger mints after it.
 static ANY: AtomicBool = AtomicBool::new(false);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What one ledger has recorded.
 #[derive(Default)]
 struct Book {
-    roots: Mutex<Vec<Arc<Account>>>,
+    roots: ForkLock<Vec<Arc<Account>>>,
     exceeded: Arc<Exceeded>,
 }
 
@@ -31,9 +28,9 @@ pub(crate) fn open_account(name: &str, budget: NonZeroUsize) -> Option<Arc<Accou
     if !ANY.load(Ordering::Relaxed) {
         return None;
     }
-    let book = Arc::clone(lock(&OPEN).last()?);
+    let book = Arc::clone(OPEN.lock().last()?);
     let account = Account::root(name, budget, Arc::clone(&book.exceeded));
-    lock(&book.roots).push(Arc::clone(&account));
+    book.roots.lock().push(Arc::clone(&account));
     Some(account)
 }
 
@@ -50,13 +47,14 @@ impl PyLedger {
 
     /// Records the tokens minted from now on, instead of the ledger that did so far.
     fn open(&self) {
-        lock(&OPEN).push(Arc::clone(&self.0));
+        let mut open = OPEN.lock();
+        open.push(Arc::clone(&self.0));
         ANY.store(true, Ordering::Relaxed);
     }
 
     /// Gives recording back. What was recorded stays.
     fn close(&self) {
-        let mut open = lock(&OPEN);
+        let mut open = OPEN.lock();
         open.retain(|book| !Arc::ptr_eq(book, &self.0));
         ANY.store(!open.is_empty(), Ordering::Relaxed);
     }
@@ -66,7 +64,7 @@ impl PyLedger {
         let row = |account: &Arc<Account>| {
             (account.name().to_owned(), account.budget().get(), account.tasks(), account.most(), account.live())
         };
-        lock(&self.0.roots).iter().map(row).collect()
+        self.0.roots.lock().iter().map(row).collect()
     }
 
     /// The tokens, roots or derived, of which more tasks ran at once than their budget allows, as (name, tasks).

@@ -5,7 +5,7 @@
 //! those inside, and a thread that comes later sleeps until the process ends.
 
 use crate::attach;
-use crate::{body, callable, errors};
+use crate::{body, callable, errors, home};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -111,6 +111,7 @@ fn _after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // The threads whose bodies were counted do not exist here.
     INSIDE.store(0, Ordering::Relaxed);
+    home::after_fork_in_child();
 }
 
 /// Bounds the threads that sleep for later pools by the CPU budget, at the first pool. A budget that cannot be read leaves the

@@ -7,13 +7,13 @@ use std::error::Error;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use libloading::Library;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use threadteam::trace::Trace;
-use threadteam::Foreign;
+use threadteam::{Foreign, ForkLock};
 
 use crate::trace::PyTrace;
 
@@ -104,7 +104,7 @@ struct Region<'a> {
     share: &'a (dyn Fn(usize) + Sync),
     shares: usize,
     symbols: Symbols,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    panic: ForkLock<Option<Box<dyn Any + Send>>>,
 }
 
 impl Foreign for OpenMp {
@@ -113,7 +113,7 @@ impl Foreign for OpenMp {
     }
 
     fn dispatch(&self, threads: usize, share: &(dyn Fn(usize) + Sync)) {
-        let region = Region { share, shares: threads, symbols: self.symbols, panic: Mutex::new(None) };
+        let region = Region { share, shares: threads, symbols: self.symbols, panic: ForkLock::new(None) };
         let data = std::ptr::from_ref(&region).cast_mut().cast();
         let count = c_uint::try_from(threads).expect("checked against c_int when the object was made");
         // SAFETY: `GOMP_parallel` calls `outlined(data)` on each thread of a team and returns when all have returned, so
@@ -123,7 +123,7 @@ impl Foreign for OpenMp {
             (self.symbols.set_threads)(threads as c_int);
             (self.symbols.parallel)(outlined, data, count, 0);
         }
-        if let Some(payload) = region.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(payload) = region.panic.into_inner() {
             resume_unwind(payload);
         }
     }
@@ -148,6 +148,6 @@ unsafe extern "C" fn outlined(data: *mut c_void) {
     let shares = (number..region.shares).step_by(size);
     // A panic must not unwind through the runtime's own frames.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| shares.for_each(|share| (region.share)(share)))) {
-        region.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+        region.panic.lock().get_or_insert(payload);
     }
 }

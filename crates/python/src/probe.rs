@@ -1,11 +1,10 @@
 //! The round trip of a cache line between two CPUs, measured on a pool's own threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use threadteam::{Exec, Pool};
+use threadteam::{Exec, ForkLock, Pool};
 
 use crate::errors;
 
@@ -27,7 +26,7 @@ pub(crate) fn round_trip(py: Python<'_>, batches: u64) -> PyResult<Option<f64>> 
     py.detach(|| {
         let pool = Pool::builder().threads(2).acquire_timeout(PATIENCE).build()?;
         let (there, back) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
-        let means = Mutex::new(Vec::with_capacity(batches as usize));
+        let means = ForkLock::new(Vec::with_capacity(batches as usize));
         let met = Exec::new(&pool, 2)?.broadcast(|index| {
             let end = Instant::now() + PATIENCE;
             if index == 1 {
@@ -48,10 +47,10 @@ pub(crate) fn round_trip(py: Python<'_>, batches: u64) -> PyResult<Option<f64>> 
                     }
                 }
                 let mean = since.elapsed().as_secs_f64() / BATCH as f64;
-                means.lock().unwrap_or_else(PoisonError::into_inner).push(mean);
+                means.lock().push(mean);
             }
         });
-        let mut means = means.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut means = means.into_inner();
         means.sort_by(f64::total_cmp);
         Ok(means.get(means.len() / 10).copied().filter(|_| met.is_ok()))
     })

@@ -5,14 +5,14 @@ mod describe;
 mod host;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySequence, PyTuple};
-use threadteam::Exec;
+use threadteam::{Exec, ForkLock};
 use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
 use crate::attach::{self, attached};
@@ -111,7 +111,7 @@ pub(crate) struct PyProgram {
     /// The functions of Python steps, for the garbage collector.
     calls: Vec<Arc<PythonCall>>,
     /// When each step of the last profiled run began and ended.
-    profile: Mutex<Vec<StepTime>>,
+    profile: ForkLock<Vec<StepTime>>,
 }
 
 #[pymethods]
@@ -157,7 +157,7 @@ impl PyProgram {
             outputs: program.outputs().map(|port| array_port("output", port)).collect::<PyResult<_>>()?,
             constants: addresses,
             calls,
-            profile: Mutex::new(Vec::new()),
+            profile: ForkLock::new(Vec::new()),
             program,
         })
     }
@@ -217,7 +217,7 @@ impl PyProgram {
         let run = |exec: Exec<'_>| self.program.run(exec, &buffers, &mut results, context);
         with_exec(py, on, run)?.map_err(|error| exception(py, error))?;
         if profile {
-            *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = times;
+            *self.profile.lock() = times;
         }
         PyList::new(py, outputs)
     }
@@ -286,7 +286,7 @@ impl PyProgram {
     }
 
     fn times<T>(&self, of: impl Fn(&StepTime) -> T) -> Vec<T> {
-        self.profile.lock().unwrap_or_else(PoisonError::into_inner).iter().map(of).collect()
+        self.profile.lock().iter().map(of).collect()
     }
 }
 

@@ -2,25 +2,26 @@
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
-/// One result for each index, written once each by whoever has the interpreter.
-pub(crate) struct Slots(Mutex<Vec<Option<Py<PyAny>>>>);
+/// One result for each index, written once each: participants share no lock, which a fork could find held.
+pub(crate) struct Slots(Vec<OnceLock<Py<PyAny>>>);
 
 impl Slots {
     pub(crate) fn new(count: usize, what: &str) -> PyResult<Self> {
         let mut slots = room(count, what)?;
-        slots.resize_with(count, || None);
-        Ok(Slots(Mutex::new(slots)))
+        slots.resize_with(count, OnceLock::new);
+        Ok(Slots(slots))
     }
 
     pub(crate) fn put(&self, index: usize, value: Py<PyAny>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(value);
+        let earlier = self.0[index].set(value);
+        debug_assert!(earlier.is_ok(), "every index is run once");
     }
 
     /// All of them: a section that did not fail ran every index.
     pub(crate) fn take(self) -> Vec<Py<PyAny>> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+        self.0.into_iter().filter_map(OnceLock::into_inner).collect()
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 /// A pool with reserved members, made by `Pool.into_team`.
 ///
-/// Its tokens carry the team: their sections go to the reserved members, and a broadcast is never refused.
+/// Its tokens carry the team: their sections go to the reserved members, and a broadcast is never refused. A team that nobody refers to
+/// any more gives its pool back when its last token ends, as `into_pool` does.
 ///
 /// Examples
 /// --------
@@ -48,6 +49,12 @@ impl PyTeam {
     pub(crate) fn exec(&self, py: Python<'_>, budget: Option<&Bound<'_, PyAny>>, wait: bool) -> PyResult<PyExec> {
         let budget = budget.filter(|given| !given.is_none()).map(|given| at_least_one(given, "budget")).transpose()?;
         Ok(PyExec { token: self.home().mint_lead(py, self.moves, budget, wait)? })
+    }
+}
+
+impl Drop for PyTeam {
+    fn drop(&mut self) {
+        self.home().abandon_team(self.moves);
     }
 }
 

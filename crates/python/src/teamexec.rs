@@ -18,9 +18,9 @@ use std::mem;
 use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::ThreadId;
-use threadteam::{Exec, Participant, Reserved, TeamExec, WaitOverride};
+use threadteam::{Exec, ForkLock, Participant, Reserved, TeamExec, WaitOverride};
 
 /// A team's token; the one of a `with exec.team()` block owns its reservation. Fields drop in this order.
 pub(crate) struct HeldTeam {
@@ -368,7 +368,7 @@ never_copied!(PyTeamExec, |team| &team.token.name);
 pub(crate) struct TeamScope {
     token: Arc<Token<Exec<'static>>>,
     over: WaitOverride,
-    open: Mutex<Option<Arc<Token<HeldTeam>>>>,
+    open: ForkLock<Option<Arc<Token<HeldTeam>>>>,
 }
 
 impl TeamScope {
@@ -377,7 +377,7 @@ impl TeamScope {
         token: &Arc<Token<Exec<'static>>>,
         over: WaitOverride,
     ) -> PyResult<Bound<'py, TeamScope>> {
-        Bound::new(py, TeamScope { token: Arc::clone(token), over, open: Mutex::new(None) })
+        Bound::new(py, TeamScope { token: Arc::clone(token), over, open: ForkLock::new(None) })
     }
 }
 
@@ -401,13 +401,14 @@ impl TeamScope {
             let team = unsafe { mem::transmute::<TeamExec<'_>, TeamExec<'static>>(reserved.team()) };
             Ok(HeldTeam { team, reserved: Some(reserved) })
         })?;
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&token));
+        let earlier = self.open.lock().replace(Arc::clone(&token));
+        drop(earlier);
         Ok(PyTeamExec { token })
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = self.open.lock().clone();
         open.map_or(Ok(()), |token| token.end(py, End::Closed, false))
     }
 }

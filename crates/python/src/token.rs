@@ -17,17 +17,52 @@ use crate::life;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use threadteam::{Bell, Exec};
+use threadteam::{Bell, Exec, ForkLock};
 
-const LIVE: u32 = 0;
-const BUSY: u32 = 1;
+const LIVE: u64 = 0;
+/// In an entry: see [`Inside`].
+const BUSY: u64 = 1;
 /// Busy, and somebody waits for the end of the entry.
-const AWAITED: u32 = 2;
-const LENT: u32 = 3;
-const DEAD: u32 = 4;
+const AWAITED: u64 = 2;
+const LENT: u64 = 3;
+const DEAD: u64 = 4;
+
+/// The process in which an entry began stands beside [`BUSY`] and [`AWAITED`] in one word: who finds another process there knows that
+/// the entry stayed in the parent of a fork.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Inside(u32);
+
+impl Inside {
+    fn now() -> Inside {
+        Inside(life::generation())
+    }
+
+    fn busy(self) -> u64 {
+        u64::from(self.0) << 32 | BUSY
+    }
+
+    fn awaited(self) -> u64 {
+        u64::from(self.0) << 32 | AWAITED
+    }
+
+    /// The entry that a state stands for, if any.
+    fn of(state: u64) -> Option<Inside> {
+        matches!(state as u32 as u64, BUSY | AWAITED).then_some(Inside((state >> 32) as u32))
+    }
+}
+
+/// What [`Token::freeze`] found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frozen {
+    /// A live token, which is the caller's now.
+    Still,
+    Dead,
+    /// One that is lent, or inside an entry.
+    Used,
+}
 
 /// Why a token is dead.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,14 +117,12 @@ impl Held for Exec<'static> {
 
 /// A token, or a team's token, of erased lifetime.
 pub(crate) struct Token<T: Held> {
-    state: AtomicU32,
-    /// The process generation of the last entry.
-    entered: AtomicU32,
+    state: AtomicU64,
     end: AtomicU8,
     inner: UnsafeCell<Option<T>>,
     /// What the token is lent to, while `LENT`.
-    loan: Mutex<Option<(Weak<dyn Loan>, &'static str)>>,
-    lender: Mutex<Option<Arc<dyn Lender>>>,
+    loan: ForkLock<Option<(Weak<dyn Loan>, &'static str)>>,
+    lender: ForkLock<Option<Arc<dyn Lender>>>,
     /// The section whose body was handed this token; null for roots and once dead.
     flow: AtomicPtr<Flow>,
     /// Where its tasks count, while a ledger records.
@@ -144,11 +177,10 @@ impl<T: Held> Token<T> {
         account: Option<Arc<Account>>,
     ) -> Self {
         Token {
-            state: AtomicU32::new(LIVE),
-            entered: AtomicU32::new(life::generation()),
+            state: AtomicU64::new(LIVE),
             end: AtomicU8::new(End::Closed as u8),
-            loan: Mutex::new(None),
-            lender: Mutex::new(lender),
+            loan: ForkLock::new(None),
+            lender: ForkLock::new(lender),
             flow: AtomicPtr::new(flow),
             account,
             home,
@@ -166,24 +198,23 @@ impl<T: Held> Token<T> {
 
     /// Begins an entry: the token is this thread's until the guard is dropped.
     pub(crate) fn enter(&self, py: Python<'_>, operation: &str) -> PyResult<Entry<'_, T>> {
-        match self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => {
-                self.entered.store(life::generation(), Ordering::Relaxed);
-                Ok(Entry { token: self })
-            }
+        let inside = Inside::now();
+        // A token found dead: what ended it comes before.
+        match self.state.compare_exchange(LIVE, inside.busy(), Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => Ok(Entry { token: self, inside }),
             Err(state) => Err(self.refuse(py, state, operation)),
         }
     }
 
     /// Whether a use would find the token dead.
     pub(crate) fn is_dead(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == DEAD
+        self.state.load(Ordering::Acquire) == DEAD
     }
 
     #[cold]
-    fn refuse(&self, py: Python<'_>, state: u32, operation: &str) -> PyErr {
+    fn refuse(&self, py: Python<'_>, state: u64, operation: &str) -> PyErr {
         let name = &self.name;
-        if matches!(state, BUSY | AWAITED) && self.entered.load(Ordering::Relaxed) != life::generation() {
+        if Inside::of(state).is_some_and(|inside| inside != Inside::now()) {
             let message = format!(
                 "{operation}: the process was forked while {name} was inside an entry, so the child cannot use it; take a \
                  new token from the pool"
@@ -210,8 +241,7 @@ impl<T: Held> Token<T> {
                 raise(py, "TokenExpired", format!("{operation}: {name} was closed; take a new token from the pool"))
             }
             LENT => {
-                let loan = self.loan.lock().unwrap_or_else(PoisonError::into_inner);
-                let how = loan.as_ref().map_or("a loan", |(_, how)| how);
+                let how = self.loan.lock().as_ref().map_or("a loan", |(_, how)| how);
                 let message = format!(
                     "{operation}: {name} is lent by {how}; use the loan, or close it first (a with block does)"
                 );
@@ -259,7 +289,7 @@ impl<T: Held> Token<T> {
         make: impl FnOnce(&mut Entry<'_, T>, GiveBack) -> PyResult<L>,
     ) -> PyResult<Arc<L>> {
         let mut entry = self.enter(py, operation)?;
-        let give_back = GiveBack(Mutex::new(Some(Arc::clone(self) as Arc<dyn Lender>)));
+        let give_back = GiveBack(ForkLock::new(Some(Arc::clone(self) as Arc<dyn Lender>)));
         let scope = Arc::new(make(&mut entry, give_back)?);
         let weak: Weak<L> = Arc::downgrade(&scope);
         self.become_lent(entry, weak, operation);
@@ -267,31 +297,29 @@ impl<T: Held> Token<T> {
     }
 
     fn become_lent(&self, entry: Entry<'_, T>, loan: Weak<dyn Loan>, operation: &'static str) {
-        *self.loan.lock().unwrap_or_else(PoisonError::into_inner) = Some((loan, operation));
-        // The entry ends by becoming a loan.
-        std::mem::forget(entry);
-        if self.state.swap(LENT, Ordering::Release) == AWAITED {
-            announce();
-        }
+        let earlier = self.loan.lock().replace((loan, operation));
+        drop(earlier);
+        entry.become_loan();
     }
 
     /// Ends the token, its loans first. Without `wait`, an entry that runs on it is an error.
     pub(crate) fn end(&self, py: Python<'_>, end: End, wait: bool) -> PyResult<()> {
         loop {
-            match self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            let now = Inside::now();
+            match self.state.compare_exchange(LIVE, now.busy(), Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => break,
                 Err(DEAD) => return Ok(()),
                 Err(LENT) => {
-                    let loan = self.loan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let loan = self.loan.lock().clone();
                     match loan.and_then(|(loan, _)| loan.upgrade()) {
                         Some(loan) => loan.end_loan(py, wait)?,
                         // Its last reference is being dropped on another thread, which gives the token back.
                         None => py.detach(std::thread::yield_now),
                     }
                 }
-                Err(state) if self.entered.load(Ordering::Relaxed) != life::generation() => {
+                Err(state) if Inside::of(state) != Some(now) => {
                     // The thread inside the entry stayed in the parent process, or is this one: take it over.
-                    if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    if self.state.compare_exchange(state, now.busy(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
                         self.finish(End::Forked);
                         return Ok(());
                     }
@@ -311,10 +339,8 @@ impl<T: Held> Token<T> {
         self.end.store(end as u8, Ordering::Relaxed);
         self.flow.store(std::ptr::null_mut(), Ordering::Relaxed);
         drop(inner);
-        if self.state.swap(DEAD, Ordering::Release) == AWAITED {
-            announce();
-        }
-        let lender = self.lender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.leave(DEAD);
+        let lender = self.lender.lock().take();
         if let Some(lender) = lender {
             lender.take_back();
         }
@@ -333,9 +359,10 @@ impl<T: Held> Token<T> {
     fn wait_for_entry(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let heard = ENTRY_ENDED.rings();
-            let waits = match self.state.compare_exchange(BUSY, AWAITED, Ordering::Relaxed, Ordering::Relaxed) {
+            let (busy, awaited) = (Inside::now().busy(), Inside::now().awaited());
+            let waits = match self.state.compare_exchange(busy, awaited, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => true,
-                Err(state) => state == AWAITED,
+                Err(state) => state == awaited,
             };
             if waits {
                 ENTRY_ENDED.wait(heard, Some(Duration::from_millis(50)));
@@ -344,37 +371,67 @@ impl<T: Held> Token<T> {
         py.check_signals()
     }
 
-    /// Keeps the token still while its pool moves: entered, without the rules of an entry. False when it is in use.
-    pub(crate) fn freeze(&self) -> bool {
-        self.state.compare_exchange(LIVE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.is_dead()
+    /// Ends what made the token `BUSY`, and wakes who waits for that.
+    fn leave(&self, next: u64) {
+        let state = self.state.swap(next, Ordering::Release);
+        if Inside::of(state).is_some_and(|inside| state == inside.awaited()) {
+            ENTRY_ENDED.ring();
+        }
     }
 
-    /// Ends a freeze; `inner` replaces what the token borrowed.
+    /// Keeps the token still while its pool moves: entered, without the rules of an entry.
+    pub(crate) fn freeze(&self) -> Frozen {
+        match self.state.compare_exchange(LIVE, Inside::now().busy(), Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => Frozen::Still,
+            Err(DEAD) => Frozen::Dead,
+            Err(_) => Frozen::Used,
+        }
+    }
+
+    /// Ends a freeze.
+    ///
+    /// # Safety
+    ///
+    /// The caller froze the token, and did not empty it.
+    pub(crate) unsafe fn thaw(&self) {
+        self.leave(LIVE);
+    }
+
+    /// Drops what a frozen token borrows.
+    ///
+    /// # Safety
+    ///
+    /// The caller froze the token, and will end or refill it.
+    pub(crate) unsafe fn empty(&self) {
+        // SAFETY: frozen by the caller, so nobody else touches it.
+        unsafe { *self.inner.get() = None };
+    }
+
+    /// Ends a freeze; the token has `inner` now.
     ///
     /// # Safety
     ///
     /// The caller froze the token; `inner` as in [`root`](Self::root).
-    pub(crate) unsafe fn thaw(&self, inner: Option<T>) {
-        if self.is_dead() {
-            return;
-        }
-        if let Some(inner) = inner {
-            // SAFETY: frozen by the caller, so nobody else touches it.
-            unsafe { *self.inner.get() = Some(inner) };
-        }
-        if self.state.swap(LIVE, Ordering::Release) == AWAITED {
-            announce();
-        }
+    pub(crate) unsafe fn refill(&self, inner: T) {
+        // SAFETY: frozen by the caller, so nobody else touches it.
+        unsafe { *self.inner.get() = Some(inner) };
+        self.leave(LIVE);
     }
-}
 
-fn announce() {
-    ENTRY_ENDED.ring();
+    /// Ends a frozen token.
+    ///
+    /// # Safety
+    ///
+    /// The caller froze the token.
+    pub(crate) unsafe fn end_frozen(&self, end: End) {
+        self.finish(end);
+    }
 }
 
 impl<T: Held> Lender for Token<T> {
     fn take_back(&self) {
-        *self.loan.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let loan = self.loan.lock().take();
+        drop(loan);
         self.state.store(LIVE, Ordering::Release);
     }
 }
@@ -386,12 +443,12 @@ impl<T: Held> Loan for Token<T> {
 }
 
 /// The duty to give a lent token back, once.
-pub(crate) struct GiveBack(Mutex<Option<Arc<dyn Lender>>>);
+pub(crate) struct GiveBack(ForkLock<Option<Arc<dyn Lender>>>);
 
 impl GiveBack {
     /// Gives it back; false when that was done before.
     pub(crate) fn now(&self) -> bool {
-        let lender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lender = self.0.lock().take();
         lender.is_some_and(|lender| {
             lender.take_back();
             true
@@ -403,7 +460,7 @@ impl<T: Held> Drop for Token<T> {
     fn drop(&mut self) {
         // The last reference is gone, so no entry runs and no loan is open. `inner` first: it borrows from the lender.
         *self.inner.get_mut() = None;
-        let lender = self.lender.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let lender = self.lender.get_mut().take();
         if let Some(lender) = lender {
             lender.take_back();
         }
@@ -413,6 +470,7 @@ impl<T: Held> Drop for Token<T> {
 /// An entry that runs on a token.
 pub(crate) struct Entry<'a, T: Held> {
     token: &'a Token<T>,
+    inside: Inside,
 }
 
 // SAFETY: the entry is the only access to `inner`, and `T` is `Send`.
@@ -442,12 +500,20 @@ impl<'a, T: Held> Entry<'a, T> {
     }
 }
 
+impl<T: Held> Entry<'_, T> {
+    /// Ends the entry by lending the token.
+    fn become_loan(self) {
+        let token = self.token;
+        std::mem::forget(self);
+        token.leave(LENT);
+    }
+}
+
 impl<T: Held> Drop for Entry<'_, T> {
     fn drop(&mut self) {
-        // In the child of a fork inside the entry the state stays busy, of an older generation: see `refuse`.
-        let same_process = self.token.entered.load(Ordering::Relaxed) == life::generation();
-        if same_process && self.token.state.swap(LIVE, Ordering::Release) == AWAITED {
-            announce();
+        // In the child of a fork inside the entry the state stays busy, of another process: see `refuse`.
+        if self.inside == Inside::now() {
+            self.token.leave(LIVE);
         }
     }
 }

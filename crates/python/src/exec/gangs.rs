@@ -8,7 +8,7 @@ use crate::section::{lead, watched};
 use crate::teamexec::{new_team_token, PyTeamExec, TeamScope};
 use crate::wait::override_of;
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 #[pymethods]
 impl PyExec {
@@ -96,7 +96,7 @@ impl PyExec {
             return Ok(TeamScope::open(py, &self.token, over)?.into_any());
         };
         let body = Callable::body(body, "Exec.team()")?;
-        let result: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+        let mut result = None;
         let mut entry = self.token.enter(py, "Exec.team()")?;
         let outcome = lead(py, &mut entry, false, |exec, flow| {
             watched(exec).team_with(over, |team| {
@@ -106,13 +106,12 @@ impl PyExec {
                     let arguments = (PyTeamExec { token: Arc::clone(&token) },).into_pyobject(py)?;
                     let outcome = body.call(py, flow, arguments);
                     token.end_with_body(py)?;
-                    *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome?.unbind());
+                    result = Some(outcome?.unbind());
                     Ok(())
                 });
             })
         })?;
         outcome.map_err(|reason| errors::refused(py, "Refused", "Exec.team()", reason))?;
-        let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(result.map_or_else(|| py.None().into_bound(py), |result| result.into_bound(py)))
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn of(array: &Bound<'_, PyUntypedArray>, item: usize) -> Self {
-        // SAFETY: `array` is an array, so it has these fields, which only change with the interpreter lock held.
+        // SAFETY: `array` is an array, so it has these fields. Whoever moves its memory meanwhile breaks NumPy's own functions too.
         let (data, flags) = unsafe {
             let fields = npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr());
             ((*fields).data.cast(), (*fields).flags)
