@@ -1,6 +1,6 @@
 //! Workers and the interpreter: attaching them cheaply, and calling Python from them.
 
-use crate::life;
+use crate::{ending, life};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -68,9 +68,12 @@ pub(crate) fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
         return f(unsafe { Python::assume_attached() });
     }
     let _visit = life::Visit::begin();
-    // SAFETY: asks for the calling thread's own state; needs no interpreter lock.
-    if !IS_WORKER.get() && unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
-        keep();
+    if !IS_WORKER.get() {
+        ending::watch();
+        // SAFETY: asks for the calling thread's own state; needs no interpreter lock.
+        if unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
+            keep();
+        }
     }
     Python::attach(f)
 }
@@ -82,43 +85,10 @@ fn keep() {
     ENDS.with(|_| ());
 }
 
-type Object = *mut ffi::PyObject;
-
-/// `PyObject_Call` as `pyo3` declares it, which may not unwind.
-type Call = unsafe extern "C" fn(Object, Object, Object) -> Object;
-
-/// `PyObject_Call` as it is: it may end in a forced unwind.
-type UnwindingCall = unsafe extern "C-unwind" fn(Object, Object, Object) -> Object;
-
-/// `PyObject_Call` as a function that may unwind.
-///
-/// Of two declarations of one symbol in a compilation unit only one counts, and `pyo3` has the other: hence a pointer that
-/// the compiler cannot see through.
-fn call_of_python() -> UnwindingCall {
-    // SAFETY: the two types differ in the permission to unwind alone.
-    let call = unsafe { std::mem::transmute::<Call, UnwindingCall>(ffi::PyObject_Call) };
-    std::hint::black_box(call)
-}
-
-/// Puts the thread to sleep when the interpreter ends it in the middle of a call, by a forced unwind.
-struct NoReturn;
-
-impl Drop for NoReturn {
-    fn drop(&mut self) {
-        life::sleep_for_good();
-    }
-}
-
-/// Calls a Python callable from any attached thread. All Python code is called through here: in the middle of it the interpreter
-/// may end a daemon thread.
+/// Calls a Python callable from any attached thread.
 pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-    let guard = NoReturn;
-    // SAFETY: both are live references, and `py` shows that this thread is attached. Before CPython 3.14 the interpreter
-    // ends a thread that wants it during finalisation by a forced unwind: the guard stops it here, below any Rust frame.
-    let result = unsafe { call_of_python()(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
-    std::mem::forget(guard);
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+    ending::watch();
+    function.call1(arguments)
 }
 
 /// Calls a method of a Python object.
@@ -127,6 +97,7 @@ where
     A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
     PyErr: From<A::Error>,
 {
+    ending::watch();
     call(&object.getattr(name)?, &arguments.into_pyobject(object.py())?)
 }
 

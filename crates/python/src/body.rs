@@ -2,6 +2,7 @@
 
 use crate::attach;
 use crate::callable::Callable;
+use crate::ending::{self, Watched};
 use crate::flow::Flow;
 use crate::life;
 use pyo3::exceptions::PyTypeError;
@@ -58,10 +59,24 @@ pub(crate) struct NativeBody {
     description: String,
 }
 
+impl Drop for NativeBody {
+    fn drop(&mut self) {
+        // Whatever thread drops it may run a finaliser of what it kept.
+        ending::watch();
+    }
+}
+
 #[pymethods]
 impl NativeBody {
     #[new]
-    fn new(address: usize, data: usize, signature: &str, kept: Py<PyAny>, description: String) -> PyResult<Self> {
+    fn new(
+        address: Watched<usize>,
+        data: Watched<usize>,
+        signature: &str,
+        kept: Py<PyAny>,
+        description: String,
+    ) -> PyResult<Self> {
+        let (Watched(address), Watched(data)) = (address, data);
         let signature = match signature {
             "range" => Signature::Range,
             "index" => Signature::Index,

@@ -2,6 +2,7 @@
 
 use crate::attach;
 use crate::body::NativeBody;
+use crate::ending;
 use crate::flow::Flow;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -25,6 +26,7 @@ pub(crate) fn copy_context(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 
 impl Callable {
     pub(crate) fn new(function: &Bound<'_, PyAny>) -> PyResult<Callable> {
+        ending::watch();
         let context = copy_context(function.py())?.call0()?;
         let context = (context.len()? > 0).then(|| context.unbind());
         Ok(Callable { function: function.clone().unbind(), context })

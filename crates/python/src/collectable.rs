@@ -1,5 +1,6 @@
 //! A Python function held by Rust, where the garbage collector sees it.
 
+use crate::ending;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use threadteam::ForkLock;
@@ -8,6 +9,13 @@ use threadteam::ForkLock;
 pub(crate) struct Collectable {
     /// `None` once the garbage collector has broken the cycle that the function was part of.
     function: ForkLock<Option<Py<PyAny>>>,
+}
+
+impl Drop for Collectable {
+    fn drop(&mut self) {
+        // Whatever thread drops it may run the function's finaliser.
+        ending::watch();
+    }
 }
 
 impl Collectable {

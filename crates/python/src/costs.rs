@@ -1,6 +1,7 @@
 //! What a section costs, and the rule of when it pays.
 
 use crate::attach;
+use crate::ending;
 use crate::numbers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -59,8 +60,8 @@ impl PyWidthCosts {
     #[staticmethod]
     fn from_anchors(anchors: &Bound<'_, PyAny>) -> PyResult<Self> {
         let mut pairs = Vec::new();
-        for pair in anchors.try_iter()? {
-            let pair = pair?;
+        for pair in numbers::items(anchors)? {
+            let pair = pair.into_bound(anchors.py());
             let (width, cost) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
                 PyTypeError::new_err(format!("an anchor must be a pair of a width and a time in seconds, got {pair}"))
             })?;
@@ -81,6 +82,7 @@ impl PyWidthCosts {
     /// The (width, seconds) pairs that the others follow from.
     #[getter]
     fn anchors(&self) -> Vec<(usize, f64)> {
+        ending::watch();
         self.0.anchors().map(|(width, cost)| (width, seconds(cost))).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Raising the exceptions that the Python half of the package defines.
 
 use crate::attach;
+use crate::ending;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -20,6 +21,7 @@ pub(crate) fn keep(py: Python<'_>) -> PyResult<()> {
 
 /// A class of `threadteam.errors`, looked up by name: errors are rare, so nothing is cached.
 pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    ending::watch();
     match KEPT.get(py) {
         Some(names) => names.bind(py).as_any().get_item(name),
         None => py.import("threadteam.errors")?.getattr(name),

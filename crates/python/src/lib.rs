@@ -7,6 +7,7 @@ mod callable;
 mod capsule;
 mod collectable;
 mod costs;
+mod ending;
 mod errors;
 mod exec;
 mod external;

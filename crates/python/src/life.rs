@@ -2,7 +2,7 @@
 //!
 //! A thread that attaches to an interpreter under finalisation is ended in the middle of its stack (before CPython 3.14),
 //! which Rust frames do not survive. So bodies announce themselves, the exit hook closes the door and waits briefly for
-//! those inside, and a thread that comes later sleeps until the process ends.
+//! those inside, and a thread that comes later sleeps until the process ends. For threads in the middle of Python code: [`ending`](crate::ending).
 
 use crate::attach;
 use crate::{body, callable, errors, home};

@@ -1,6 +1,7 @@
 //! Integers and times from Python, with errors that say what was given and what was expected.
 
 use crate::attach;
+use crate::ending;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     if let Ok(number) = given.cast_exact::<PyInt>() {
         return Ok(saturated(number));
     }
+    ending::watch();
     let py = given.py();
     // SAFETY: `given` is a live reference and the thread is attached.
     let index: PyResult<Bound<'_, PyAny>> =
@@ -47,6 +49,7 @@ fn saturated(number: &Bound<'_, PyInt>) -> i64 {
 
 /// `given` as an error shows it: the beginning of its `repr`.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
+    ending::watch();
     let text = given.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string());
     if text.chars().count() > 60 {
         return text.chars().take(57).chain("...".chars()).collect();
@@ -106,6 +109,7 @@ fn float(given: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     if let Ok(number) = given.cast_exact::<PyFloat>() {
         return Ok(number.value());
     }
+    ending::watch();
     // Python's truth and NumPy's, both of which have a `__float__`.
     if given.extract::<bool>().is_ok() {
         return Err(no_number(given, name));
@@ -162,8 +166,6 @@ pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Sizes> {
 }
 
 /// The items of any iterable.
-///
-/// Not iterated over here: Python code may make the items, see [`attach::call`].
 pub(crate) fn items(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
     let py = given.py();
     let list = attach::call(py.get_type::<PyList>().as_any(), &(given,).into_pyobject(py)?)?.cast_into::<PyList>()?;

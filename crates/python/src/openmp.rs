@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use threadteam::trace::Trace;
 use threadteam::{Foreign, ForkLock};
 
+use crate::ending::Watched;
 use crate::trace::PyTrace;
 
 type Outlined = unsafe extern "C" fn(*mut c_void);
@@ -63,7 +64,8 @@ impl OpenMp {
     /// and are recorded in `trace`.
     #[new]
     #[pyo3(signature = (path, threads, trace = None))]
-    fn new(path: String, threads: usize, trace: Option<&PyTrace>) -> PyResult<OpenMp> {
+    fn new(path: String, threads: Watched<usize>, trace: Option<&PyTrace>) -> PyResult<OpenMp> {
+        let threads = threads.0;
         if threads == 0 || c_int::try_from(threads).is_err() {
             return Err(PyValueError::new_err(format!(
                 "an OpenMP team has 1 to {} threads, not {threads}",

@@ -2,6 +2,7 @@
 
 use crate::attach;
 use crate::costs::PyDispatchCosts;
+use crate::ending::{self, Watched};
 use crate::errors;
 use crate::exec::PyExec;
 use crate::home::Home;
@@ -87,7 +88,7 @@ impl PyPool {
 impl PyPool {
     #[new]
     #[pyo3(signature = (
-        threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = false, wait = None,
+        threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = Watched(false), wait = None,
         acquire_timeout = None, qos = None, dispatch_costs = None, domains = None
     ), text_signature = "(threads=None, *, name='threadteam', stack_size=None, on_start=None, pin_participants=False, \
         wait=None, acquire_timeout=0.002, qos=None, dispatch_costs=None, domains=None)")]
@@ -98,13 +99,14 @@ impl PyPool {
         name: &str,
         stack_size: Option<&Bound<'_, PyAny>>,
         on_start: Option<Bound<'_, PyAny>>,
-        pin_participants: bool,
+        pin_participants: Watched<bool>,
         wait: Option<&Bound<'_, PyAny>>,
         acquire_timeout: Option<&Bound<'_, PyAny>>,
         qos: Option<&str>,
         dispatch_costs: Option<&PyDispatchCosts>,
         domains: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyPool> {
+        ending::watch();
         if domains.is_some_and(|given| !given.is_none()) {
             return Err(PyNotImplementedError::new_err(
                 "domains= is not available in this version: make one Pool for each cache domain of cpu_budget().domains",
@@ -117,7 +119,7 @@ impl PyPool {
             .lazy(true)
             .system_name(move |index| format!("{worker_title}-{index}"))
             .on_stop(|_| attach::let_go())
-            .pin_participants(pin_participants)
+            .pin_participants(pin_participants.0)
             .wait(policy_of(wait)?);
         if let Some(timeout) = optional_time(acquire_timeout, "acquire_timeout")? {
             builder = builder.acquire_timeout(timeout);
@@ -137,7 +139,7 @@ impl PyPool {
         life::limit_kept_workers(py);
         let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
         let policy = PyWaitPolicy::from(pool.wait_policy());
-        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants, hook })
+        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants.0, hook })
     }
 
     /// Participants, the calling thread included.

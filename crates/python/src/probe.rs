@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use threadteam::{Exec, ForkLock, Pool};
 
+use crate::ending::Watched;
 use crate::errors;
 
 /// How long the probe waits for the worker, and one participant for the other.
@@ -22,7 +23,8 @@ struct Line(AtomicU64);
 /// Seconds that a cache line takes from one CPU to another and back: the fastest tenth of `batches` batches of trips,
 /// for a busy machine disturbs the others. None when two participants cannot run at the same time.
 #[pyfunction]
-pub(crate) fn round_trip(py: Python<'_>, batches: u64) -> PyResult<Option<f64>> {
+pub(crate) fn round_trip(py: Python<'_>, batches: Watched<u64>) -> PyResult<Option<f64>> {
+    let batches = batches.0;
     py.detach(|| {
         let pool = Pool::builder().threads(2).acquire_timeout(PATIENCE).build()?;
         let (there, back) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));

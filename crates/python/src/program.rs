@@ -16,6 +16,7 @@ use threadteam::{Exec, ForkLock};
 use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
 use crate::attach::{self, attached};
+use crate::ending::{self, Watched};
 use crate::errors;
 use crate::flow::led_section_stopped;
 use crate::numbers;
@@ -114,18 +115,27 @@ pub(crate) struct PyProgram {
     profile: ForkLock<Vec<StepTime>>,
 }
 
+impl Drop for PyProgram {
+    fn drop(&mut self) {
+        // Whatever thread drops it may run a finaliser of what the constants are arrays of.
+        ending::watch();
+    }
+}
+
 #[pymethods]
 impl PyProgram {
     #[new]
     fn new(
         py: Python<'_>,
-        values: Vec<Bound<'_, PyAny>>,
-        constants: Vec<Bound<'_, PyAny>>,
-        inputs: Vec<Bound<'_, PyAny>>,
-        outputs: Vec<Bound<'_, PyAny>>,
-        steps: Vec<Bound<'_, PyAny>>,
-        arena_bytes: usize,
+        values: Watched<Vec<Bound<'_, PyAny>>>,
+        constants: Watched<Vec<Bound<'_, PyAny>>>,
+        inputs: Watched<Vec<Bound<'_, PyAny>>>,
+        outputs: Watched<Vec<Bound<'_, PyAny>>>,
+        steps: Watched<Vec<Bound<'_, PyAny>>>,
+        arena_bytes: Watched<usize>,
     ) -> PyResult<Self> {
+        let (Watched(values), Watched(constants), Watched(steps)) = (values, constants, steps);
+        let (Watched(inputs), Watched(outputs), Watched(arena_bytes)) = (inputs, outputs, arena_bytes);
         let each = |what: &'static str, ports: Vec<Bound<'_, PyAny>>| {
             let parse = |(number, port): (usize, &Bound<'_, PyAny>)| describe::port(what, number, port);
             ports.iter().enumerate().map(parse).collect::<PyResult<Vec<_>>>()
@@ -196,6 +206,7 @@ impl PyProgram {
         profile: bool,
         cancelled: Option<&Bound<'py, PyCancelFlag>>,
     ) -> PyResult<Bound<'py, PyList>> {
+        ending::watch();
         let inputs = items("inputs", inputs, self.inputs.len())?;
         let outputs = self.output_arrays(py, outputs)?;
         let (buffers, mut taken): (Vec<Buffer<'_>>, Vec<_>) =

@@ -2,6 +2,7 @@
 //!
 //! The interpreter's own limit counts calls. It knows neither the size of a worker's stack nor what a section puts on it.
 
+use crate::ending;
 use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -29,6 +30,8 @@ pub(crate) fn check() -> PyResult<()> {
     let here = std::ptr::from_ref(&here) as usize;
     let mut lowest = LOWEST.get();
     if lowest == UNKNOWN {
+        // Here, where it costs later sections nothing: each leads to Python code, or may raise.
+        ending::watch();
         lowest = lowest_address().unwrap_or(0);
         LOWEST.set(lowest);
     }

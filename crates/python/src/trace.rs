@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::ending::Watched;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use threadteam::trace::{Kind, Trace};
@@ -25,7 +26,8 @@ impl PyTrace {
 impl PyTrace {
     /// Rings of `capacity` events for `participants` participants; later events overwrite the oldest.
     #[new]
-    fn new(participants: usize, capacity: usize) -> PyResult<PyTrace> {
+    fn new(participants: Watched<usize>, capacity: Watched<usize>) -> PyResult<PyTrace> {
+        let (Watched(participants), Watched(capacity)) = (participants, capacity);
         if !(1..=MOST_EVENTS).contains(&capacity) || !(1..=usize::from(u16::MAX)).contains(&participants) {
             return Err(PyValueError::new_err(format!(
                 "a trace has 1 to {} participants of 1 to {MOST_EVENTS} events, not {participants} of {capacity}",
@@ -47,8 +49,8 @@ impl PyTrace {
     }
 
     /// Records that what follows on the calling thread belongs to label `value`; 0 ends it.
-    fn label(&self, value: u64) {
-        self.0.record(Kind::Label, value);
+    fn label(&self, value: Watched<u64>) {
+        self.0.record(Kind::Label, value.0);
     }
 
     /// How many events were overwritten.
