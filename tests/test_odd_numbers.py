@@ -55,6 +55,11 @@ def cost_of_two(width: int) -> float:
     return 1e-6 if width <= 2 else math.inf
 
 
+def of_team(token: tt.Exec, method: str, *arguments: object) -> object:
+    """Call a method of the token's team."""
+    return token.team(lambda team: getattr(team, method)(*arguments))
+
+
 CALLS: dict[str, Callable[[tt.Exec, Any], object]] = {
     "Pool.threads": lambda token, odd: tt.Pool(odd, acquire_timeout=1.0).close(),
     "Pool.stack_size": lambda token, odd: tt.Pool(1, stack_size=odd).close(),
@@ -158,6 +163,25 @@ def test_any_number_that_is_a_time_is_taken(name: str) -> None:
     _, call = TIMES[name]
     for fine in (0, 1, 0.5, -0.0, np.float32(2.5), np.int8(3), Fraction(1, 3), Decimal("0.25")):
         call(fine)
+
+
+NOT_OPTIONAL: dict[str, tuple[str, Callable[[tt.Exec], object]]] = {
+    "Pool.acquire_timeout": ("acquire_timeout", lambda token: TIMES["Pool.acquire_timeout"][1](None)),
+    "Exec.map.grain": ("grain", lambda token: CALLS["Exec.map.grain"](token, None)),
+    "Exec.pays.sections": ("sections", lambda token: CALLS["Exec.pays.sections"](token, None)),
+    "Exec.width_for.sections": ("sections", lambda token: CALLS["Exec.width_for.sections"](token, None)),
+    "TeamExec.pays.sections": ("sections", lambda token: of_team(token, "pays", 1.0, None)),
+    "TeamExec.width_for.sections": ("sections", lambda token: of_team(token, "width_for", 1.0, None)),
+    "TeamExec.with_wait": ("wait", lambda token: of_team(token, "with_wait", None)),
+}
+"""Arguments with a default that is not None, or without any."""
+
+
+@pytest.mark.parametrize("name", NOT_OPTIONAL)
+def test_none_is_refused_where_it_is_not_the_default(name: str) -> None:
+    argument, call = NOT_OPTIONAL[name]
+    with tt.Pool(2, acquire_timeout=30.0) as pool, pytest.raises(TypeError, match=rf"^{argument} must be .*, got None"):
+        call(pool.exec())
 
 
 @pytest.mark.parametrize("name", LENGTHS)

@@ -20,11 +20,6 @@ pub(crate) fn estimate(given: &Bound<'_, PyAny>) -> PyResult<Duration> {
     numbers::time(given, "estimate")
 }
 
-/// How many sections a region enters: one by default.
-pub(crate) fn sections(given: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
-    given.map_or(Ok(1), |given| numbers::small_count(given, "sections"))
-}
-
 /// Dispatch cost in seconds as a function of the width, from at most twelve measured widths.
 ///
 /// Examples
@@ -263,7 +258,7 @@ pub(crate) fn pays_at(
     cost: &Bound<'_, PyAny>,
 ) -> PyResult<bool> {
     let cost = numbers::time_or_never(cost, "cost")?;
-    Ok(threadteam::pays_at(self::estimate(estimate)?, self::sections(Some(sections))?, cost))
+    Ok(threadteam::pays_at(self::estimate(estimate)?, numbers::small_count(sections, "sections")?, cost))
 }
 
 /// The widest width that is looked at: more participants than any pool has.
@@ -284,7 +279,7 @@ pub(crate) fn width_for_by(
     cost: &Bound<'_, PyAny>,
 ) -> PyResult<usize> {
     let estimate = self::estimate(estimate)?;
-    let sections = self::sections(Some(sections))?;
+    let sections = numbers::small_count(sections, "sections")?;
     let budget = numbers::at_least_one(budget, "budget")?.min(WIDEST);
     let failure = RefCell::new(None);
     let width = threadteam::width_for_by(estimate, sections, budget, |width| {

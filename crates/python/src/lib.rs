@@ -19,6 +19,8 @@ mod life;
 mod numbers;
 mod on;
 mod openmp;
+mod participant;
+mod payoff;
 mod pool;
 mod probe;
 mod program;
@@ -53,7 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<exec::PyExec>()?;
     module.add_class::<team::PyTeam>()?;
     module.add_class::<teamexec::PyTeamExec>()?;
-    module.add_class::<teamexec::PyParticipant>()?;
+    module.add_class::<participant::PyParticipant>()?;
     module.add_class::<teamexec::TeamScope>()?;
     module.add_class::<external::ExternalScope>()?;
     module.add_class::<stats::PyPoolStats>()?;

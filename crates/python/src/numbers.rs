@@ -47,6 +47,30 @@ fn saturated(number: &Bound<'_, PyInt>) -> i64 {
     }
 }
 
+/// An argument that may be left out, but not given as `None`.
+pub(crate) enum Optional<'py> {
+    LeftOut,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Optional<'py> {
+    type Error = std::convert::Infallible;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
+        Ok(Optional::Given(given.to_owned()))
+    }
+}
+
+impl<'py> Optional<'py> {
+    /// What `read` makes of it, if it was given.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>) -> PyResult<Option<T>> {
+        match self {
+            Optional::LeftOut => Ok(None),
+            Optional::Given(given) => read(given).map(Some),
+        }
+    }
+}
+
 /// `given` as an error shows it: the beginning of its `repr`.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
     ending::watch();

@@ -8,7 +8,7 @@ use crate::exec::PyExec;
 use crate::home::Home;
 use crate::hook::StartHook;
 use crate::life;
-use crate::numbers::{at_least_one, optional_time, shown};
+use crate::numbers::{at_least_one, shown, time, Optional};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
@@ -89,7 +89,7 @@ impl PyPool {
     #[new]
     #[pyo3(signature = (
         threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = Watched(false), wait = None,
-        acquire_timeout = None, qos = None, dispatch_costs = None, domains = None
+        acquire_timeout = Optional::LeftOut, qos = None, dispatch_costs = None, domains = None
     ), text_signature = "(threads=None, *, name='threadteam', stack_size=None, on_start=None, pin_participants=False, \
         wait=None, acquire_timeout=0.002, qos=None, dispatch_costs=None, domains=None)")]
     #[allow(clippy::too_many_arguments)]
@@ -101,7 +101,7 @@ impl PyPool {
         on_start: Option<Bound<'_, PyAny>>,
         pin_participants: Watched<bool>,
         wait: Option<&Bound<'_, PyAny>>,
-        acquire_timeout: Option<&Bound<'_, PyAny>>,
+        acquire_timeout: Optional<'_>,
         qos: Option<&str>,
         dispatch_costs: Option<&PyDispatchCosts>,
         domains: Option<&Bound<'_, PyAny>>,
@@ -121,7 +121,7 @@ impl PyPool {
             .on_stop(|_| attach::let_go())
             .pin_participants(pin_participants.0)
             .wait(policy_of(wait)?);
-        if let Some(timeout) = optional_time(acquire_timeout, "acquire_timeout")? {
+        if let Some(timeout) = acquire_timeout.read(|given| time(given, "acquire_timeout"))? {
             builder = builder.acquire_timeout(timeout);
         }
         let stack_size = stack_size.filter(|given| !given.is_none());

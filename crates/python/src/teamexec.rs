@@ -1,26 +1,24 @@
-//! `TeamExec`: authority over reserved members, and `Participant`, one of them inside a section.
+//! `TeamExec`: authority over reserved members.
 
 use crate::body::{Body, Signature};
 use crate::callable::Callable;
-use crate::costs;
 use crate::errors::{raise, refused};
 use crate::flow::{self, Flow};
 use crate::home::Home;
 use crate::life;
-use crate::numbers::{self, at_least_one, length};
+use crate::numbers::{self, length};
+use crate::participant::{Meetings, PyParticipant};
 use crate::section::{lead, off_interpreter, watched};
 use crate::single::never_copied;
 use crate::token::{End, Entry, Held, Token};
-use crate::wait::{override_of, PyWaitPolicy};
+use crate::wait::{given_override, PyWaitPolicy};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::thread::ThreadId;
-use threadteam::{Exec, ForkLock, Participant, Reserved, TeamExec, WaitOverride};
+use threadteam::{Exec, ForkLock, Reserved, TeamExec, WaitOverride};
 
 /// A team's token; the one of a `with exec.team()` block owns its reservation. Fields drop in this order.
 pub(crate) struct HeldTeam {
@@ -159,7 +157,7 @@ impl PyTeamExec {
     /// ...         patient.policy.idle_spin
     /// 0.001
     fn with_wait(&self, py: Python<'_>, wait: &Bound<'_, PyAny>) -> PyResult<PyTeamExec> {
-        self.loan(py, "TeamExec.with_wait()", override_of(Some(wait))?)
+        self.loan(py, "TeamExec.with_wait()", given_override(wait)?)
     }
 
     /// Lend the team, for a callee.
@@ -323,38 +321,6 @@ impl PyTeamExec {
         })
     }
 
-    /// Return what one section of `width` participants costs, in seconds; see `Exec.dispatch_cost`.
-    fn dispatch_cost(&self, py: Python<'_>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let width = at_least_one(width, "width")?;
-        Ok(costs::seconds(self.token.enter(py, "TeamExec.dispatch_cost()")?.inner().team.dispatch_cost(width)))
-    }
-
-    /// Return whether a region gains from `width` participants; see `Exec.pays`.
-    #[pyo3(signature = (estimate, sections = None, width = None), text_signature = "($self, estimate, sections=1, width=None)")]
-    fn pays(
-        &self,
-        py: Python<'_>,
-        estimate: &Bound<'_, PyAny>,
-        sections: Option<&Bound<'_, PyAny>>,
-        width: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<bool> {
-        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
-        let width = width.map_or(Ok(self.token.budget), |width| at_least_one(width, "width"))?;
-        Ok(self.token.enter(py, "TeamExec.pays()")?.inner().team.pays(estimate, sections, width))
-    }
-
-    /// Return the width that makes a region shortest; see `Exec.width_for`.
-    #[pyo3(signature = (estimate, sections = None), text_signature = "($self, estimate, sections=1)")]
-    fn width_for(
-        &self,
-        py: Python<'_>,
-        estimate: &Bound<'_, PyAny>,
-        sections: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<usize> {
-        let (estimate, sections) = (costs::estimate(estimate)?, costs::sections(sections)?);
-        Ok(self.token.enter(py, "TeamExec.width_for()")?.inner().team.width_for(estimate, sections).get())
-    }
-
     fn __repr__(&self) -> String {
         let dead = if self.token.is_dead() { "dead " } else { "" };
         format!("<{dead}{}>", self.token.name)
@@ -410,188 +376,5 @@ impl TeamScope {
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let open = self.open.lock().clone();
         open.map_or(Ok(()), |token| token.end(py, End::Closed, false))
-    }
-}
-
-/// The barriers of a section, by number: which is waited for, and which can no longer be complete.
-///
-/// Each side says its own before it reads the other's, sequentially consistent: of a participant that comes to a barrier and a peer
-/// that returns without it, one at least sees the other, and fails the section, whose barriers then end.
-struct Meetings {
-    /// The last barrier that somebody came to.
-    furthest: AtomicUsize,
-    /// The last barrier of a participant that has returned; of several the first.
-    last: AtomicUsize,
-}
-
-impl Meetings {
-    fn new() -> Meetings {
-        Meetings { furthest: AtomicUsize::new(0), last: AtomicUsize::new(usize::MAX) }
-    }
-
-    /// Comes to a barrier. If a peer has returned without it: the last barrier of that peer.
-    fn come_to(&self, number: usize) -> Option<usize> {
-        self.furthest.fetch_max(number, Ordering::SeqCst);
-        Some(self.last.load(Ordering::SeqCst)).filter(|&last| last < number)
-    }
-
-    /// Returns after barrier `last`. If a peer came to a later one: the number of that.
-    fn leave(&self, last: usize) -> Option<usize> {
-        self.last.fetch_min(last, Ordering::SeqCst);
-        Some(self.furthest.load(Ordering::SeqCst)).filter(|&furthest| furthest > last)
-    }
-}
-
-/// A barrier that will never be complete, though nobody failed.
-#[cold]
-fn unmet(py: Python<'_>, met: usize, awaited: usize) -> PyErr {
-    let message = format!(
-        "a participant returned after {met} calls of Participant.barrier() and a peer made call {awaited}, which would wait for \
-         ever; call it equally often on every participant"
-    );
-    raise(py, "ThreadteamError", message)
-}
-
-/// One participant of `TeamExec.run_with`, for the time of its body and on its thread only.
-///
-/// Examples
-/// --------
-/// >>> import threadteam as tt
-/// >>> def body(participant):
-/// ...     participant.barrier()
-/// ...     print(participant.size, participant.is_cancelled)
-/// >>> with tt.Pool(1) as pool, pool.exec().team() as team:
-/// ...     team.run_with(body)
-/// 1 False
-#[pyclass(frozen, module = "threadteam", name = "Participant")]
-pub(crate) struct PyParticipant {
-    index: usize,
-    size: usize,
-    /// Null once the body has returned. Used by `thread` alone, which is inside the body then.
-    participant: AtomicPtr<()>,
-    flow: AtomicPtr<Flow>,
-    thread: ThreadId,
-    /// Barriers that it has come to.
-    met: AtomicUsize,
-    meetings: Arc<Meetings>,
-}
-
-impl PyParticipant {
-    fn new(participant: &Participant<'_>, flow: &Flow, meetings: &Arc<Meetings>) -> PyParticipant {
-        PyParticipant {
-            index: participant.index(),
-            size: participant.size(),
-            participant: AtomicPtr::new(ptr::from_ref(participant).cast::<()>().cast_mut()),
-            flow: AtomicPtr::new(ptr::from_ref(flow).cast_mut()),
-            thread: std::thread::current().id(),
-            met: AtomicUsize::new(0),
-            meetings: Arc::clone(meetings),
-        }
-    }
-
-    fn expire(&self) {
-        self.participant.store(ptr::null_mut(), Ordering::Relaxed);
-        self.flow.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-
-    /// Called when the body has returned: nobody may wait for it.
-    fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        let met = self.met.load(Ordering::Relaxed);
-        match self.meetings.leave(met) {
-            Some(awaited) => Err(unmet(py, met, awaited)),
-            None => Ok(()),
-        }
-    }
-
-    fn here(&self, py: Python<'_>, operation: &str) -> PyResult<(&Participant<'_>, &Flow)> {
-        if std::thread::current().id() != self.thread {
-            let message = format!(
-                "{operation} was called on participant {} by another thread; only the thread that runs its body may",
-                self.index
-            );
-            return Err(raise(py, "TokenError", message));
-        }
-        let participant = self.participant.load(Ordering::Relaxed).cast::<Participant<'_>>().cast_const();
-        let flow = self.flow.load(Ordering::Relaxed).cast_const();
-        // SAFETY: both live until the body returns, which happens on this thread after `expire`.
-        match unsafe { (participant.as_ref(), flow.as_ref()) } {
-            (Some(participant), Some(flow)) => Ok((participant, flow)),
-            _ => {
-                let message =
-                    format!("{operation}: participant {} ended with its body; use it inside the body only", self.index);
-                Err(raise(py, "TokenExpired", message))
-            }
-        }
-    }
-}
-
-#[pymethods]
-impl PyParticipant {
-    /// This participant's number, 0 for the leader.
-    #[getter]
-    fn index(&self) -> usize {
-        self.index
-    }
-
-    /// How many participants run this section.
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Wait until every participant has called it as often as this one.
-    ///
-    /// Raises
-    /// ------
-    /// Cancelled
-    ///     A peer failed, so the barrier will never be complete.
-    /// ThreadteamError
-    ///     A peer returned without this barrier.
-    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        let (participant, flow) = self.here(py, "Participant.barrier()")?;
-        let number = self.met.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(met) = self.meetings.come_to(number) {
-            return Err(unmet(py, met, number));
-        }
-        let waiting = Waiting { participant, flow };
-        if py.detach(|| waiting.wait()) {
-            return Ok(());
-        }
-        Err(raise(py, "Cancelled", "a peer of this participant failed, so the barrier will never be complete"))
-    }
-
-    /// Whether a peer failed.
-    #[getter]
-    fn is_cancelled(&self, py: Python<'_>) -> PyResult<bool> {
-        let (participant, flow) = self.here(py, "Participant.is_cancelled")?;
-        Ok(participant.is_cancelled() || flow.stopped())
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Participant {} of {}>", self.index, self.size)
-    }
-}
-
-never_copied!(PyParticipant, |_participant| "a participant");
-
-/// A participant on its way through a barrier, off the interpreter but on its own thread.
-struct Waiting<'a> {
-    participant: &'a Participant<'a>,
-    flow: &'a Flow,
-}
-
-// SAFETY: `Python::detach` runs its closure on the calling thread; the bound asks for `Send` only to keep the interpreter
-// out of it.
-unsafe impl Send for Waiting<'_> {}
-
-impl Waiting<'_> {
-    fn wait(self) -> bool {
-        let look = || {
-            if self.flow.is_led_here() {
-                self.flow.look_for_signals();
-            }
-            self.flow.stopped()
-        };
-        self.participant.barrier_unless(&look).is_ok()
     }
 }

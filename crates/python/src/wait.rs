@@ -213,7 +213,11 @@ fn idle_spin_of(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
 
 /// The `wait=` of an operation: a policy, an override, or None.
 pub(crate) fn override_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<WaitOverride> {
-    let Some(given) = given.filter(|given| !given.is_none()) else { return Ok(WaitOverride::new()) };
+    given.filter(|given| !given.is_none()).map_or(Ok(WaitOverride::new()), given_override)
+}
+
+/// A policy, or an override.
+pub(crate) fn given_override(given: &Bound<'_, PyAny>) -> PyResult<WaitOverride> {
     if let Ok(policy) = given.cast::<PyWaitPolicy>() {
         return Ok(WaitOverride::all_of(policy.get().0));
     }
@@ -221,7 +225,7 @@ pub(crate) fn override_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<WaitOver
         return Ok(over.get().over());
     }
     let kind = given.get_type();
-    Err(PyTypeError::new_err(format!("wait must be a WaitPolicy, a WaitOverride or None, got {}", kind.name()?)))
+    Err(PyTypeError::new_err(format!("wait must be a WaitPolicy or a WaitOverride, got {}", kind.name()?)))
 }
 
 /// The policy of a new pool: as `wait` says, else as `THREADTEAM_SPIN` says, else the default.

@@ -2,7 +2,6 @@
 
 mod gangs;
 mod jobs;
-mod payoff;
 mod tasks;
 
 use crate::flow::Flow;

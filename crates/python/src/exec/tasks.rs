@@ -4,7 +4,7 @@ use super::PyExec;
 use crate::attach;
 use crate::callable::Callable;
 use crate::flow::Within;
-use crate::numbers::{at_least_one, items, length as a_length};
+use crate::numbers::{at_least_one, items, length as a_length, Optional};
 use crate::slots::Slots;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -35,15 +35,18 @@ impl PyExec {
     /// >>> with tt.Pool(2) as pool:
     /// ...     pool.exec().map(str.upper, "abc")
     /// ['A', 'B', 'C']
-    #[pyo3(signature = (function, iterable, *, grain = None), text_signature = "($self, function, iterable, *, grain=1)")]
+    #[pyo3(
+        signature = (function, iterable, *, grain = Optional::LeftOut),
+        text_signature = "($self, function, iterable, *, grain=1)"
+    )]
     fn map<'py>(
         &self,
         py: Python<'py>,
         function: &Bound<'py, PyAny>,
         iterable: &Bound<'py, PyAny>,
-        grain: Option<&Bound<'py, PyAny>>,
+        grain: Optional<'py>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let grain = grain.map_or(Ok(NonZeroUsize::MIN), |grain| at_least_one(grain, "grain"))?;
+        let grain = grain.read(|given| at_least_one(given, "grain"))?.unwrap_or(NonZeroUsize::MIN);
         let body = Callable::body(function, "Exec.map()")?;
         let items = items(iterable)?;
         let results = Slots::new(items.len(), "results")?;
