@@ -5,6 +5,7 @@ use crate::ending;
 use crate::numbers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -90,6 +91,10 @@ impl PyWidthCosts {
         Ok(seconds(self.0.at(numbers::at_least_one(width, "width")?)))
     }
 
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.as_any().get_type().getattr("from_anchors")?, (slf.get().anchors(),)).into_pyobject(slf.py())
+    }
+
     fn __repr__(&self) -> String {
         let at = |width| NonZeroUsize::new(width).map_or(0.0, |width| seconds(self.0.at(width)) * 1e6);
         format!("<WidthCosts {:.2} us at width 2, {:.2} at 4, {:.2} at 6>", at(2), at(4), at(6))
@@ -113,6 +118,19 @@ pub(crate) enum PyDispatchKind {
     InPool,
     #[pyo3(name = "OUTSIDE")]
     Outside,
+}
+
+#[pymethods]
+impl PyDispatchKind {
+    /// One of three constants: pickled and copied as the attribute that it is.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let name = match *slf.get() {
+            PyDispatchKind::Team => "TEAM",
+            PyDispatchKind::InPool => "IN_POOL",
+            PyDispatchKind::Outside => "OUTSIDE",
+        };
+        (slf.py().import("builtins")?.getattr("getattr")?, (slf.as_any().get_type(), name)).into_pyobject(slf.py())
+    }
 }
 
 impl From<PyDispatchKind> for DispatchKind {
@@ -167,6 +185,10 @@ impl PyHostClass {
     #[getter]
     fn name(&self) -> &'static str {
         self.0.name()
+    }
+
+    fn __getnewargs__(&self) -> (&'static str,) {
+        (self.name(),)
     }
 
     fn __repr__(&self) -> String {
@@ -231,6 +253,11 @@ impl PyDispatchCosts {
     /// The lowest cost in seconds over all widths.
     fn min_cost(&self, kind: PyDispatchKind) -> f64 {
         seconds(self.0.min_cost(kind.into()))
+    }
+
+    fn __getnewargs__(&self) -> (PyWidthCosts, PyWidthCosts, PyWidthCosts) {
+        let row = |kind| PyWidthCosts(*self.0.row(kind));
+        (row(DispatchKind::Team), row(DispatchKind::InPool), row(DispatchKind::Outside))
     }
 
     fn __repr__(&self) -> String {

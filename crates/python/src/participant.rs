@@ -2,7 +2,7 @@
 
 use crate::errors::raise;
 use crate::flow::Flow;
-use crate::single::never_copied;
+use crate::single::{never_copied, refuse_copy_of_participant};
 use pyo3::prelude::*;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -169,7 +169,7 @@ impl PyParticipant {
     }
 }
 
-never_copied!(PyParticipant, |_participant| "a participant");
+never_copied!(PyParticipant, |_participant| "a participant", refuse_copy_of_participant);
 
 /// A participant on its way through a barrier, off the interpreter but on its own thread.
 struct Waiting<'a> {

@@ -11,6 +11,13 @@ pub(crate) fn refuse_copy(name: &str) -> PyErr {
     ))
 }
 
+/// Why a participant cannot be copied or pickled.
+pub(crate) fn refuse_copy_of_participant(name: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{name} cannot be copied or pickled: it stands for one share of a running section; hand the body what it needs"
+    ))
+}
+
 /// Why the owner of threads cannot be copied or pickled.
 pub(crate) fn refuse_copy_of_owner(name: &str) -> PyErr {
     PyTypeError::new_err(format!("{name} cannot be copied or pickled: it owns threads; make one in each process"))

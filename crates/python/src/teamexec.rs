@@ -322,8 +322,8 @@ impl PyTeamExec {
     }
 
     fn __repr__(&self) -> String {
-        let dead = if self.token.is_dead() { "dead " } else { "" };
-        format!("<{dead}{}>", self.token.name)
+        let dead = if self.token.is_dead() { ", dead" } else { "" };
+        format!("<{}{dead}>", self.token.name)
     }
 }
 

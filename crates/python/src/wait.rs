@@ -185,6 +185,14 @@ impl PyWaitOverride {
         }
     }
 
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("spin", self.spin())?;
+        named.set_item("park_after", self.park_after())?;
+        named.set_item("idle_spin", self.idle_spin(py)?)?;
+        Ok((PyTuple::empty(py), named))
+    }
+
     fn __repr__(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.spin().map(|spin| format!("spin={spin}")));

@@ -179,8 +179,8 @@ impl PyExec {
     }
 
     fn __repr__(&self) -> String {
-        let dead = if self.token.is_dead() { "dead " } else { "" };
-        format!("<{dead}{}>", self.token.name)
+        let dead = if self.token.is_dead() { ", dead" } else { "" };
+        format!("<{}{dead}>", self.token.name)
     }
 }
 
