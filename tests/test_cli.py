@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import threadteam as tt
 from threadteam.compare import chains
 
 pytest.importorskip("typer")
@@ -52,6 +53,11 @@ def test_wrong_usage_is_status_2_and_one_line(arguments: Sequence[str]) -> None:
     done = threadteam(*arguments)
     assert done.returncode == 2
     assert "--help" in one_line(done)
+
+
+def test_the_version_is_shown() -> None:
+    done = threadteam("--version")
+    assert (done.returncode, done.stdout) == (0, f"threadteam {tt.__version__}\n")
 
 
 def test_info_shows_the_cpu_budget_and_its_reason() -> None:

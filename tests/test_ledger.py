@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import threadteam as tt
@@ -102,3 +105,27 @@ def test_the_exception_of_a_block_is_not_hidden() -> None:
 def test_the_fixture_records_the_tokens_of_its_test(threadteam_ledger: tt.testing.Ledger) -> None:
     tt.Exec.serial().map(abs, [-1])
     assert threadteam_ledger.tasks == 1
+
+
+def test_a_test_over_its_budget_is_failed_by_the_fixture(tmp_path: Path) -> None:
+    (tmp_path / "test_over.py").write_text(
+        """
+import threading, threadteam as tt
+
+def body(job, child):
+    other = threading.Thread(target=child.map, args=(abs, [-1]))
+    other.start()
+    other.join()
+
+def test_over(threadteam_ledger):
+    tt.Exec.serial().fork(1, body)
+
+def test_within(threadteam_ledger):
+    tt.Exec.serial().fork(1, lambda job, child: None)
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ERROR test_over.py::test_over - AssertionError: 2 tasks ran at once" in done.stdout
+    assert "2 passed, 1 error" in done.stdout

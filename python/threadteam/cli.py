@@ -15,7 +15,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from threadteam._native import __version__
 from threadteam.errors import ThreadteamError
+from threadteam.outputs import check_file, make_folder
 from threadteam.units import duration
 
 __all__ = ["app", "run"]
@@ -59,15 +61,33 @@ def run(arguments: Sequence[str]) -> int:
         # The reader of a pipe has gone, as in `threadteam info | head -1`; nothing is left to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        _traceback_if_asked()
+        _complain(_what_the_system_refused(error))
+        return FAILED
     except Exception as error:
-        if os.environ.get(TRACEBACK):
-            traceback.print_exc()
-        expected = isinstance(error, ThreadteamError | OSError | ValueError | ImportError)
+        _traceback_if_asked()
+        expected = isinstance(error, ThreadteamError | ValueError | ImportError)
         _complain(str(error) if expected else f"{type(error).__name__}: {error} ({TRACEBACK}=1 shows where)")
         return FAILED
     if status == INTERRUPTED:  # newer versions of typer turn Ctrl-C into a status
         _complain("interrupted")
     return status if isinstance(status, int) else 0
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"threadteam {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass  # its docstring would be the help of the program; `app` has that
 
 
 @app.command()
@@ -115,6 +135,8 @@ def run_model(
     """Run an ONNX model and show its outputs and times."""
     from threadteam.model_run import run_model as run_times
 
+    if output is not None:
+        check_file(output)
     with _progress(repeat + 2) as step:
         result = run_times(model, _input_files(inputs or []), threads, repeat, output, step)
     if json:
@@ -157,7 +179,7 @@ def compare(
     # Lines that a narrow terminal wraps lose nothing; figures that a table cuts short are lost.
     console.width = max(console.width if console.is_terminal else 0, _TABLE_WIDTH)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
     with _progress(len(cases) * (repeat + 2), console) as step:
         if not json:
             console.print(comparison.explanation(), style="dim")
@@ -225,6 +247,7 @@ def trace(
     """
     from threadteam.script import trace_script
 
+    check_file(output)
     # What the script prints must not mix with the JSON.
     with redirect_stdout(sys.stderr) if json else nullcontext():
         result = trace_script(script, arguments or [], output)
@@ -236,7 +259,6 @@ def trace(
             print(f"written: {path}")
     if result["error"] is not None:
         _complain(result["error"])
-        return FAILED
     return int(result["status"])
 
 
@@ -248,6 +270,13 @@ def _input_files(pairs: Sequence[str]) -> dict[str, Path]:
             raise typer.BadParameter(f"--input takes NAME=FILE.npy, not {pair!r}")
         files[name] = Path(path)
     return files
+
+
+def _what_the_system_refused(error: OSError) -> str:
+    """The reason and the file; without a file it was standard output, the only stream that commands write to."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.strerror}: {'standard output' if error.filename is None else repr(error.filename)}"
 
 
 def _words(text: str) -> list[str]:
@@ -278,6 +307,11 @@ def _progress(total: int, console: Console | None = None) -> Iterator[Callable[[
 
 def _print_json(value: Any) -> None:
     print(json_module.dumps(value, indent=1, allow_nan=False))
+
+
+def _traceback_if_asked() -> None:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exc()
 
 
 def _complain(message: str) -> None:

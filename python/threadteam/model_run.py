@@ -14,6 +14,7 @@ import numpy as np
 from threadteam.compare.models import random_inputs
 from threadteam.cpus import cpu_budget
 from threadteam.extras import require
+from threadteam.outputs import writing
 
 __all__ = ["run_model"]
 
@@ -102,7 +103,7 @@ def read_input(name: str, path: Path) -> np.ndarray[Any, Any]:
 
 def write_outputs(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """An ``.npz`` file at `path` itself; `numpy.savez` adds a suffix, and takes some names for its own parameters."""
-    with zipfile.ZipFile(path, "w") as archive:
+    with writing(path), zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 plain = array.astype(str) if array.dtype.hasobject else array

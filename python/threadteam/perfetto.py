@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from threadteam.outputs import writing
 from threadteam.timeline import Activity, Timeline
 
 __all__ = ["trace_events", "write"]
@@ -75,7 +76,8 @@ def trace_events(timeline: Timeline) -> dict[str, Any]:
 
 def write(timeline: Timeline, path: str | Path) -> None:
     """Write the trace-event JSON of `timeline` to `path`."""
-    Path(path).write_text(json.dumps(trace_events(timeline)), encoding="utf-8")
+    with writing(path):
+        Path(path).write_text(json.dumps(trace_events(timeline)), encoding="utf-8")
 
 
 def _metadata(what: str, participant: int, value: str | int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from threadteam.extras import require
+from threadteam.outputs import writing
 from threadteam.timeline import Activity, Interval, Timeline
 from threadteam.units import duration
 
@@ -58,7 +59,8 @@ def draw(timeline: Timeline, paths: Sequence[str | PathLike[str]], title: str = 
     figure.suptitle(_headline(timeline, title), x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.legend(handles=_legend(timeline, colours), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with writing(path):
+            figure.savefig(path, dpi=150)
 
 
 def text(timeline: Timeline, width: int = 100) -> str:

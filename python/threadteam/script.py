@@ -16,6 +16,9 @@ from threadteam.tracing import trace
 
 __all__ = ["trace_script"]
 
+#: The status of a program that Ctrl-C ended, as shells have it.
+INTERRUPTED = 130
+
 
 def trace_script(script: Path, arguments: Sequence[str], output: Path) -> dict[str, Any]:
     """Run `script` as ``__main__`` and write what its pools did.
@@ -32,9 +35,9 @@ def trace_script(script: Path, arguments: Sequence[str], output: Path) -> dict[s
     Returns
     -------
     dict
-        ``status`` (the script's exit status), ``error`` (one line about what it raised, or None), ``events``,
-        ``overwritten``, ``parts`` (seconds by operator, in dispatch and in barriers, idle share), ``text`` (the
-        timeline) and ``written`` (the files).
+        ``status`` (the script's exit status, 130 after Ctrl-C), ``error`` (one line about what it raised, or None),
+        ``events``, ``overwritten``, ``parts`` (seconds by operator, in dispatch and in barriers, idle share), ``text``
+        (the timeline) and ``written`` (the files).
     """
     if not script.is_file():
         raise FileNotFoundError(f"no script at {script}")
@@ -42,6 +45,8 @@ def trace_script(script: Path, arguments: Sequence[str], output: Path) -> dict[s
     with _as_main(script, arguments), trace() as recorded:
         try:
             runpy.run_path(str(script), run_name="__main__")
+        except KeyboardInterrupt:  # how a server ends: what it did until then is what was asked for
+            status = INTERRUPTED
         except SystemExit as ended:
             status, error = _exit_status(ended)
         except Exception as raised:

@@ -11,6 +11,7 @@ from threadteam.compare.case import Case
 from threadteam.compare.results import Comparison
 from threadteam.errors import MissingExtra
 from threadteam.extras import require
+from threadteam.outputs import writing
 
 __all__ = ["record_timeline", "write"]
 
@@ -37,13 +38,18 @@ def write(report: Comparison, cases: Sequence[Case], folder: Path) -> list[Path]
         The files. The pictures are left out when matplotlib is not installed, and noted in `report.skipped`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = draw_ratios(report, folder)
-    if cases and "threadteam" in report.settings["systems"]:
-        case = next((case for case in cases if case.name == _DRAWN), cases[0])
-        written += record_timeline(report, case, max(report.settings["threads"]), folder)
     path = folder / "compare.json"
-    path.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
-    return [path, *written]
+    written = [path]
+    try:
+        written += draw_ratios(report, folder)
+        if cases and "threadteam" in report.settings["systems"]:
+            case = next((case for case in cases if case.name == _DRAWN), cases[0])
+            written += record_timeline(report, case, max(report.settings["threads"]), folder)
+    finally:
+        # The figures took minutes: they are kept also when the disk has no room for pictures.
+        with writing(path):
+            path.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+    return written
 
 
 def draw_ratios(report: Comparison, folder: Path) -> list[Path]:

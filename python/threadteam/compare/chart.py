@@ -8,6 +8,7 @@ from typing import Any
 
 from threadteam.compare.results import ArmResult, CaseResult, Comparison, quantile
 from threadteam.extras import require
+from threadteam.outputs import writing
 from threadteam.units import duration
 
 __all__ = ["draw"]
@@ -72,7 +73,8 @@ def draw(report: Comparison, paths: Sequence[str | PathLike[str]]) -> None:
     figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(_headline(report), x=0.01, ha="left", fontsize=11, fontweight="bold")
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with writing(path):
+            figure.savefig(path, dpi=150)
 
 
 def _ratios(case: CaseResult, arm: ArmResult | None) -> list[float]:

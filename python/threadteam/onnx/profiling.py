@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from threadteam.outputs import writing
+
 from .stage import Stage
 
 __all__ = ["Profile"]
@@ -58,5 +60,6 @@ class Profile:
         path = f"{self._prefix}{stamp}.json"
         with self._lock:
             events, self._events = self._events, []
-        Path(path).write_text(json.dumps(events), encoding="utf-8")
+        with writing(path):
+            Path(path).write_text(json.dumps(events), encoding="utf-8")
         return path
