@@ -124,8 +124,16 @@ impl WidthCosts {
     }
 
     /// The least of the anchors, which no width is below: a region under [`PAYS`] times this pays at none.
-    pub fn min(&self) -> Duration {
-        Duration::from_nanos(self.anchors[..self.count].iter().map(|&(_, nanos)| nanos).min().unwrap_or(u64::MAX))
+    pub const fn min(&self) -> Duration {
+        let mut least = u64::MAX;
+        let mut at = 0;
+        while at < self.count {
+            if self.anchors[at].1 < least {
+                least = self.anchors[at].1;
+            }
+            at += 1;
+        }
+        Duration::from_nanos(least)
     }
 }
 
@@ -232,6 +240,8 @@ pub struct DispatchCosts {
     team: WidthCosts,
     in_pool: WidthCosts,
     outside: WidthCosts,
+    /// What a section takes at least on one thread if it pays at any width, of any kind.
+    pays_from: Duration,
 }
 
 const fn micros(tenths: u64) -> Duration {
@@ -247,14 +257,14 @@ const fn growing(at_2: u64) -> WidthCosts {
 /// a team 0.53 us, from outside 0.57, a worker 0.60 when the machine was fast (round trip 260 ns); 1.04, 1.20 when it was
 /// slow (350 ns). The row is two thirds of the slow state, so that a region that just pays (`PAYS` times this) is never
 /// slower than on one thread, in neither state.
-static X86_64_AVX2: DispatchCosts = DispatchCosts { team: growing(7), in_pool: growing(8), outside: growing(8) };
+static X86_64_AVX2: DispatchCosts = DispatchCosts::new(growing(7), growing(8), growing(8));
 
 /// As above on a two-CPU virtual machine (AMD EPYC with AVX-512): a team 0.48 us, from outside 0.53, quartiles 6 to 8 %
 /// apart, in two runs; 0.58 and 0.64 in a third that builds disturbed.
-static X86_64_AVX512: DispatchCosts = DispatchCosts { team: growing(5), in_pool: growing(6), outside: growing(6) };
+static X86_64_AVX512: DispatchCosts = DispatchCosts::new(growing(5), growing(6), growing(6));
 
 /// For classes that nobody has measured: twice the most that was measured anywhere.
-static UNMEASURED: DispatchCosts = DispatchCosts { team: twice(10), in_pool: twice(12), outside: twice(12) };
+static UNMEASURED: DispatchCosts = DispatchCosts::new(twice(10), twice(12), twice(12));
 
 const fn twice(at_2: u64) -> WidthCosts {
     WidthCosts::new([micros(2 * at_2), micros(2 * at_2 + 6), micros(2 * at_2 + 12)])
@@ -262,8 +272,17 @@ const fn twice(at_2: u64) -> WidthCosts {
 
 impl DispatchCosts {
     /// Costs of a caller's own.
-    pub fn new(team: WidthCosts, in_pool: WidthCosts, outside: WidthCosts) -> Self {
-        DispatchCosts { team, in_pool, outside }
+    pub const fn new(team: WidthCosts, in_pool: WidthCosts, outside: WidthCosts) -> Self {
+        let rows = [nanos(team.min()), nanos(in_pool.min()), nanos(outside.min())];
+        let mut least = rows[0];
+        if rows[1] < least {
+            least = rows[1];
+        }
+        if rows[2] < least {
+            least = rows[2];
+        }
+        let pays_from = Duration::from_nanos(least.saturating_mul(TIMES as u64));
+        DispatchCosts { team, in_pool, outside, pays_from }
     }
 
     /// The row of a class.
@@ -281,7 +300,11 @@ impl DispatchCosts {
 
     /// The row of this machine's class.
     pub fn host_default() -> Self {
-        Self::for_class(HostClass::detect())
+        *Self::of_host()
+    }
+
+    pub(crate) fn of_host() -> &'static Self {
+        Self::of_class(HostClass::detect())
     }
 
     /// This row with the costs of one kind replaced.
@@ -292,7 +315,14 @@ impl DispatchCosts {
             DispatchKind::InPool => &mut self.in_pool,
             DispatchKind::Outside => &mut self.outside,
         } = costs;
-        self
+        Self::new(self.team, self.in_pool, self.outside)
+    }
+
+    /// Whether one section of `estimate` serial time pays at no width, whatever its kind: one comparison, where the whole rule
+    /// takes a tenth of such a section.
+    #[inline]
+    pub(crate) fn are_too_high_for(&self, estimate: Duration) -> bool {
+        estimate < self.pays_from
     }
 
     /// The least cost of a kind at any anchor.

@@ -1,7 +1,7 @@
 //! The token: `budget` slots of one pool.
 
 use crate::acquire::Hook;
-use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind, HostClass};
+use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
 use crate::error::{Error, Refused};
 use crate::foreign::{dispatch_chunks, Foreign};
 use crate::free::Claim;
@@ -258,6 +258,7 @@ impl<'p> Exec<'p> {
 
     /// The same token for one entry: for owners that keep the token and cannot give it away, a language binding. Unlike a
     /// [`reborrow`](Self::reborrow), a team scope of it is a root scope if one of this token is.
+    #[inline]
     pub fn for_an_entry(&mut self) -> Exec<'_> {
         Exec {
             place: self.place,
@@ -332,11 +333,15 @@ impl<'p> Exec<'p> {
     /// assert_eq!(token.sized_for(Duration::from_millis(1)).budget().get(), 2);
     /// # Ok::<(), threadteam::Error>(())
     /// ```
+    #[inline]
     pub fn sized_for(self, serial: Duration) -> Exec<'p> {
         if self.is_serial() {
             return self;
         }
-        let width = self.width_for(serial, 1);
+        let width = match self.place {
+            Place::Pool(pool) | Place::Team(pool, _) if pool.costs().are_too_high_for(serial) => NonZeroUsize::MIN,
+            _ => self.width_for(serial, 1),
+        };
         self.limit(width).expecting(serial)
     }
 
@@ -639,12 +644,12 @@ impl<'p> Exec<'p> {
     ) -> Result<R, Refused> {
         match self.place {
             Place::Here => {
-                let team = TeamExec::alone(WaitPolicy::DEFAULT.with(over), DispatchCosts::host_default());
+                let team = TeamExec::alone(WaitPolicy::DEFAULT.with(over), DispatchCosts::of_host());
                 Ok(f(team.counted_by(&self.ticket)))
             }
             Place::Foreign(_) => Err(Refused::Unavailable),
             Place::Pool(pool) | Place::Team(pool, _) if self.is_serial() => {
-                let team = TeamExec::alone(self.wait.with(over), pool.dispatch_costs());
+                let team = TeamExec::alone(self.wait.with(over), pool.costs());
                 Ok(f(team.counted_by(&self.ticket)))
             }
             Place::Team(pool, members) => {
@@ -653,7 +658,7 @@ impl<'p> Exec<'p> {
                 if self.places_members() {
                     pin::place_members(inner, members, self.hook);
                 }
-                let team = TeamExec::new(pool, members, *self.wait, pool.dispatch_costs(), self.hook);
+                let team = TeamExec::new(pool, members, *self.wait, self.hook);
                 Ok(f(team.with_wait(over).counted_by(&self.ticket)))
             }
             Place::Pool(pool) => {
@@ -666,7 +671,7 @@ impl<'p> Exec<'p> {
                 let _placed = self.places_members().then(|| Placed::enter(inner, held.ids, self.hook));
                 // Dropped before `held`: the members' idle interval begins under this policy.
                 let _scope = reserve_wait(inner, held.ids, &policy, over);
-                let team = TeamExec::new(pool, held.ids, policy, pool.dispatch_costs(), self.hook);
+                let team = TeamExec::new(pool, held.ids, policy, self.hook);
                 Ok(f(team.claimed_in(held.epoch).counted_by(&self.ticket)))
             }
         }
@@ -691,7 +696,7 @@ impl<'p> Exec<'p> {
             Place::Pool(pool) if pool.is_worker() => Some((pool.costs(), DispatchKind::InPool)),
             Place::Pool(pool) => Some((pool.costs(), DispatchKind::Outside)),
             Place::Team(pool, _) => Some((pool.costs(), DispatchKind::Team)),
-            Place::Foreign(_) => Some((DispatchCosts::of_class(HostClass::detect()), DispatchKind::Outside)),
+            Place::Foreign(_) => Some((DispatchCosts::of_host(), DispatchKind::Outside)),
         }
     }
 

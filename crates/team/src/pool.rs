@@ -69,6 +69,7 @@ impl Pool {
         self.costs
     }
 
+    #[inline]
     pub(crate) fn costs(&self) -> &DispatchCosts {
         &self.costs
     }

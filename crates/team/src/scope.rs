@@ -27,7 +27,7 @@ use crate::team::TeamExec;
 pub struct Reserved<'a> {
     members: Members<'a>,
     policy: WaitPolicy,
-    costs: DispatchCosts,
+    costs: &'a DispatchCosts,
     hook: Option<Hook<'a>>,
     over: WaitOverride,
     ticket: Ticket,
@@ -61,7 +61,10 @@ impl<'p> Exec<'p> {
         let (pool, carried) = self.to_reserve()?;
         let hook = self.hook();
         let policy = self.wait().with(over);
-        let costs = pool.map_or_else(DispatchCosts::host_default, Pool::dispatch_costs);
+        let costs = match pool {
+            Some(pool) => pool.costs(),
+            None => DispatchCosts::of_host(),
+        };
         let members = match (pool, carried) {
             (Some(pool), Some(members)) if !self.is_serial() => {
                 let inner = pool.running();
@@ -96,10 +99,10 @@ impl Reserved<'_> {
         let team = match &self.members {
             Members::Nobody => TeamExec::alone(self.policy, self.costs),
             Members::Carried(pool, members, wait) => {
-                TeamExec::new(pool, members, **wait, self.costs, self.hook).with_wait(self.over)
+                TeamExec::new(pool, members, **wait, self.hook).with_wait(self.over)
             }
             Members::Claimed { pool, members, epoch, .. } => {
-                TeamExec::new(pool, members, self.policy, self.costs, self.hook).claimed_in(*epoch)
+                TeamExec::new(pool, members, self.policy, self.hook).claimed_in(*epoch)
             }
         };
         team.counted_by(&self.ticket)

@@ -62,7 +62,7 @@ pub struct TeamExec<'team> {
     pool: Option<&'team Pool>,
     members: &'team [u16],
     policy: WaitPolicy,
-    costs: DispatchCosts,
+    costs: &'team DispatchCosts,
     hook: Option<Hook<'team>>,
     /// Where its tasks are counted, in tests.
     ticket: &'team Ticket,
@@ -73,13 +73,8 @@ pub struct TeamExec<'team> {
 }
 
 impl<'team> TeamExec<'team> {
-    pub(crate) fn new(
-        pool: &'team Pool,
-        members: &'team [u16],
-        policy: WaitPolicy,
-        costs: DispatchCosts,
-        hook: Option<Hook<'team>>,
-    ) -> Self {
+    pub(crate) fn new(pool: &'team Pool, members: &'team [u16], policy: WaitPolicy, hook: Option<Hook<'team>>) -> Self {
+        let costs = pool.costs();
         TeamExec { pool: Some(pool), members, policy, costs, hook, ticket: &NOBODY, epoch: None, scope: None }
     }
 
@@ -89,7 +84,7 @@ impl<'team> TeamExec<'team> {
         self
     }
 
-    pub(crate) fn alone(policy: WaitPolicy, costs: DispatchCosts) -> Self {
+    pub(crate) fn alone(policy: WaitPolicy, costs: &'team DispatchCosts) -> Self {
         TeamExec { pool: None, members: &[], policy, costs, hook: None, ticket: &NOBODY, epoch: None, scope: None }
     }
 
@@ -304,7 +299,7 @@ impl<'team> TeamExec<'team> {
 
     /// What the pool says one section costs.
     pub fn dispatch_costs(&self) -> DispatchCosts {
-        self.costs
+        *self.costs
     }
 
     /// What one section of `width` participants costs; [`Duration::MAX`] when there is nothing to dispatch.
