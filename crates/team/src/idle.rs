@@ -167,14 +167,14 @@ impl Idle {
         self.woken = true;
     }
 
-    /// The member ran a share: its clock starts anew.
+    /// The member ran a share: its clock starts anew. In a crowd it lets the others of a `gang` run at once.
     #[inline]
-    pub(crate) fn restart(&mut self, inner: &Inner) {
+    pub(crate) fn restart(&mut self, inner: &Inner, gang: bool) {
         let waited = self.waiter.waited();
         if !waited.is_zero() {
             self.note_gap(inner, nanoseconds(waited));
         }
-        self.waiter = Waiter::new();
+        self.waiter = Waiter::amid(gang && self.waiter.is_crowded());
         self.woken = false;
     }
 

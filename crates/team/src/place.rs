@@ -19,16 +19,31 @@ impl Place {
 
     /// The calling thread is here. Stores only when that is new, so that readers keep the line.
     pub(crate) fn note(&self) {
-        let cpu = current_cpu();
+        self.note_as(&Place::here());
+    }
+
+    /// The thread whose place this is runs at `place`.
+    pub(crate) fn note_as(&self, place: &Place) {
+        let cpu = place.0.load(Ordering::Relaxed);
         if self.0.load(Ordering::Relaxed) != cpu {
             self.0.store(cpu, Ordering::Relaxed);
         }
     }
 
+    /// Where the calling thread is.
+    pub(crate) fn here() -> Self {
+        Place(AtomicU32::new(current_cpu()))
+    }
+
+    /// Both are known and the same.
+    pub(crate) fn same(&self, other: &Place) -> bool {
+        let noted = self.0.load(Ordering::Relaxed);
+        noted != UNKNOWN && noted == other.0.load(Ordering::Relaxed)
+    }
+
     /// The thread that noted this place was on the calling thread's CPU.
     pub(crate) fn is_here(&self) -> bool {
-        let noted = self.0.load(Ordering::Relaxed);
-        noted != UNKNOWN && noted == current_cpu()
+        self.same(&Place::here())
     }
 }
 

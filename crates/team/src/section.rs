@@ -11,6 +11,7 @@ use crate::free::Claim;
 use crate::inner::Inner;
 use crate::lag;
 use crate::parking::Parking;
+use crate::place::Place;
 use crate::policy::WaitPolicy;
 use crate::relay::{self, Group};
 use crate::share::Shares;
@@ -96,7 +97,10 @@ impl Leader<'_> {
             desk.range.store(Word::range(1, own).0, Ordering::Relaxed);
         }
         home.leader.sections.add(1);
-        self.note_place(members, home.leader.sections.get());
+        if home.leader.sections.get().is_multiple_of(SECTIONS_PER_PLACE) {
+            // Now and then: a claimed section may never wait for its members.
+            self.note_place(members);
+        }
         home.leader.chunks.add(chunks.count as u64);
         let mut alone = Alone::begin(self.inner, members, home, self.estimate);
         self.record(Kind::ShareBegin, number);
@@ -214,11 +218,10 @@ impl Leader<'_> {
         (home, &home.desk, number, self.inner.epoch())
     }
 
-    /// Tells the members where this leader runs, now and then: a claimed section may never wait for them.
-    fn note_place(&self, members: &[u16], section: u64) {
-        if section.is_multiple_of(SECTIONS_PER_PLACE) {
-            members.iter().for_each(|&id| self.slot(id).notice.leader_place.note());
-        }
+    /// Tells the members where this leader runs.
+    fn note_place(&self, members: &[u16]) {
+        let here = Place::here();
+        members.iter().for_each(|&id| self.slot(id).notice.leader_place.note_as(&here));
     }
 
     /// The members that have a CPU to run on.
@@ -244,7 +247,7 @@ impl Leader<'_> {
         let wait = |id: u16| {
             let slot = self.slot(id);
             if !slot.post.is_done() {
-                self.wait_for(slot, desk, epoch, watch);
+                self.wait_for(slot, members, desk, epoch, watch);
             }
         };
         if mutated!(JoinBackwards) {
@@ -259,9 +262,9 @@ impl Leader<'_> {
     }
 
     #[inline(never)]
-    fn wait_for(&self, slot: &Slot, desk: &Desk, epoch: u32, watch: bool) {
+    fn wait_for(&self, slot: &Slot, members: &[u16], desk: &Desk, epoch: u32, watch: bool) {
         let (mut slept, mut delayed) = (0, 0);
-        let mut waiter = Waiter::new();
+        let mut waiter = Waiter::amid(!watch && self.inner.is_crowded());
         let shares = slot.post.entered.get();
         let pace = || {
             let pace = Pace::of(self.wait);
@@ -274,10 +277,15 @@ impl Leader<'_> {
                     self.give_up_after_fork(epoch);
                     // A plain section makes no system call, but its leader may while it waits.
                     self.inner.crowd.refresh(self.inner);
-                    slot.notice.leader_place.note();
-                    if slot.owner_place.is_here() {
-                        slot.leader.joins.yields.add(1);
-                        std::thread::yield_now();
+                    if !watch && waiter.is_crowded() {
+                        // It has yielded. Each of them decides by the place which CPU has too many participants.
+                        self.note_place(members);
+                    } else {
+                        slot.notice.leader_place.note();
+                        if slot.owner_place.is_here() {
+                            slot.leader.joins.yields.add(1);
+                            std::thread::yield_now();
+                        }
                     }
                     if waiter.is_hook_due() {
                         self.call_hook(desk);

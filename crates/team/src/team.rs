@@ -432,7 +432,10 @@ impl<'a> Participant<'a> {
             (seen >> 32) as u32 == self.tag && seen as u32 >= self.reached.get()
         };
         let waits = waits(inner, members, self.index);
-        let mut waiter = Waiter::new();
+        if arrived() {
+            return Ok(());
+        }
+        let mut waiter = Waiter::amid(inner.is_crowded());
         while !arrived() {
             if desk.is_cancelled() {
                 return Err(Cancelled);

@@ -86,8 +86,21 @@ impl Waiter {
     /// Costs nothing: the limits are asked for at looks at the clock.
     #[inline]
     pub(crate) fn new() -> Self {
+        Waiter::amid(false)
+    }
+
+    /// The same; `crowded`: it yields from its first poll on, until a look finds no crowd. An episode of polls takes as long
+    /// as the share of another participant that waits for this CPU.
+    #[inline]
+    pub(crate) fn amid(crowded: bool) -> Self {
         let pace = Pace { spin: Duration::MAX, park_after: Duration::MAX };
-        Waiter { polls: 0, crowded_yields: 0, crowded: false, pace, times: None }
+        Waiter { polls: 0, crowded_yields: 0, crowded, pace, times: None }
+    }
+
+    /// Whether its last look found a crowd.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Pauses or yields once and says what comes next. `pace` is asked at each look at the clock.
@@ -200,6 +213,16 @@ mod tests {
     #[test]
     fn a_crowded_waiter_yields_and_then_sleeps() {
         assert_eq!(until_asleep(true, US, pace(Duration::MAX, Duration::MAX)), (0, CROWDED_YIELDS));
+    }
+
+    #[test]
+    fn a_wait_that_begins_in_a_crowd_looks_at_once_and_polls_on_when_the_crowd_is_gone() {
+        let inner = Inner::new(1, WaitPolicy::DEFAULT, Duration::ZERO);
+        let (mut waiter, waits) = (Waiter::amid(true), Waits::new());
+        let steps: Vec<Step> =
+            (0..3).map(|_| waiter.step(&inner, &waits, pace(Duration::MAX, Duration::MAX))).collect();
+        assert_eq!(steps, [Step::Look, Step::Poll, Step::Poll]);
+        assert!(!waiter.is_crowded());
     }
 
     #[test]

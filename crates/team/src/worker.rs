@@ -6,7 +6,7 @@ use crate::idle::Idle;
 use crate::inner::Inner;
 use crate::lag;
 use crate::pin::Serving;
-use crate::place;
+use crate::place::{self, Place};
 use crate::relay;
 use crate::slot::{Job, Slot};
 use crate::sync::{at, mutated, Ordering};
@@ -44,12 +44,14 @@ fn work(inner: &Inner, index: usize) {
     let slot = &inner.slots[index];
     slot.thread.store(lag::thread_number(), Ordering::Relaxed);
     let _serving = Serving::begin(&slot.pin);
-    let worker = Worker { inner, index, slot, process: fork::generation() };
+    let worker =
+        Worker { inner, index, slot, process: fork::generation(), in_the_way: Cell::new(0), in_gang: Cell::new(false) };
     let mut idle = Idle::new();
     worker.record(Kind::Start, 0);
     while let Some(word) = worker.next(&mut idle) {
         if worker.serve(word, idle.woken) {
-            idle.restart(inner);
+            worker.in_gang.set(word.is_gang());
+            idle.restart(inner, word.is_gang());
         }
         // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
         if worker.is_forked() {
@@ -59,26 +61,8 @@ fn work(inner: &Inner, index: usize) {
     worker.record(Kind::Stop, 0);
 }
 
-/// Looks at the clock on the leader's CPU before the worker moves: the leader may move first.
+/// Looks at the clock on a CPU that others should have before the worker moves: they may move first.
 const LOOKS_BEFORE_MOVING: u32 = 4;
-
-/// A worker that waits on its leader's CPU.
-#[derive(Default)]
-struct Stacked {
-    looks: u32,
-}
-
-impl Stacked {
-    /// Lets the leader run; after a few times, goes to another CPU.
-    fn give_way(&mut self) {
-        self.looks += 1;
-        if self.looks.is_multiple_of(LOOKS_BEFORE_MOVING) {
-            place::move_away();
-        } else {
-            std::thread::yield_now();
-        }
-    }
-}
 
 struct Worker<'a> {
     inner: &'a Inner,
@@ -86,6 +70,10 @@ struct Worker<'a> {
     slot: &'a Slot,
     /// The process that it works in.
     process: u32,
+    /// Looks that found it in the way: in one wait, or in one after the other of a crowd, whose waits are short.
+    in_the_way: Cell<u32>,
+    /// Whether its last share was one of a gang.
+    in_gang: Cell<bool>,
 }
 
 impl Worker<'_> {
@@ -100,11 +88,13 @@ impl Worker<'_> {
 
     /// Waits for a post; `None` when the pool stops.
     fn next(&self, idle: &mut Idle) -> Option<Word> {
-        let mut stacked = Stacked::default();
+        if !self.takes_turns() {
+            self.in_the_way.set(0);
+        }
         self.record(Kind::SpinBegin, 0);
         // A post that is there already was made while this worker did not run, perhaps because its leader did.
-        if self.is_posted().is_some() && self.slot.notice.leader_place.is_here() {
-            place::move_away();
+        if self.is_posted().is_some() && self.is_in_the_way() {
+            self.move_away();
         }
         loop {
             if let Some(word) = self.is_posted() {
@@ -117,9 +107,14 @@ impl Worker<'_> {
                         return None;
                     }
                     self.slot.owner_place.note();
-                    if self.slot.notice.leader_place.is_here() {
-                        self.slot.owner.idle.yields.add(1);
-                        stacked.give_way();
+                    if self.is_in_the_way() {
+                        self.in_the_way.set(self.in_the_way.get() + 1);
+                        if self.in_the_way.get().is_multiple_of(LOOKS_BEFORE_MOVING) {
+                            self.move_away();
+                        } else if !self.takes_turns() {
+                            self.slot.owner.idle.yields.add(1);
+                            std::thread::yield_now();
+                        }
                     }
                 }
                 Step::Sleep => {
@@ -128,12 +123,38 @@ impl Worker<'_> {
                         return None;
                     }
                     self.record(Kind::SpinBegin, 0);
-                    if self.slot.notice.leader_place.is_here() {
-                        place::move_away();
+                    if self.is_in_the_way() {
+                        self.move_away();
                     }
                 }
             }
         }
+    }
+
+    /// Whether it shares its CPU with other members of a gang. Claimed sections need no member: there those that have a CPU
+    /// keep it and the others fall asleep.
+    fn takes_turns(&self) -> bool {
+        self.in_gang.get() && self.inner.is_crowded()
+    }
+
+    /// Whether it runs where others should: on its leader's CPU, or, where gangs take turns, on a CPU with more participants
+    /// than its part. Were all of them to leave their leader's CPU, they would share the others and it would have that one to itself.
+    fn is_in_the_way(&self) -> bool {
+        let leader = &self.slot.notice.leader_place;
+        if !self.takes_turns() {
+            return leader.is_here();
+        }
+        let here = Place::here();
+        let others = self.inner.slots.iter().enumerate().filter(|&(other, slot)| {
+            other != self.index && slot.owner_place.same(&here) && !self.inner.parking.is_parked(other)
+        });
+        let together = 1 + usize::from(leader.same(&here)) + others.count();
+        together > (self.inner.awake() + 1).div_ceil(self.inner.crowd.cpus())
+    }
+
+    fn move_away(&self) {
+        place::move_away();
+        self.slot.owner_place.note();
     }
 
     fn is_posted(&self) -> Option<Word> {
