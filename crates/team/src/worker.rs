@@ -88,7 +88,7 @@ impl Worker<'_> {
 
     /// Waits for a post; `None` when the pool stops.
     fn next(&self, idle: &mut Idle) -> Option<Word> {
-        if !self.takes_turns() {
+        if self.in_the_way.get() != 0 && !self.takes_turns() {
             self.in_the_way.set(0);
         }
         self.record(Kind::SpinBegin, 0);
