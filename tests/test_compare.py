@@ -3,14 +3,18 @@
 import json
 import math
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from threadteam.compare import Case, Settings, chains, chart, compare, select
+from threadteam.compare.arm import Arm
 from threadteam.compare.artifacts import write
 from threadteam.compare.case import largest_difference
 from threadteam.compare.results import ArmResult, CaseResult, Comparison, quantile
+from threadteam.compare.runner import _turn
 from threadteam.compare.systems import SYSTEMS, Decomposition, system
+from threadteam.compare.worker import Turn
 from threadteam.errors import MissingExtra
 
 PLAIN = chains()[3]
@@ -300,3 +304,27 @@ def test_the_files_of_a_comparison_are_its_json_and_pictures(report: Comparison,
     names = [path.name for path in write(report, [], tmp_path)]
     assert names == ["compare.json", "compare.png", "compare.svg"]
     assert all((tmp_path / name).stat().st_size > 0 for name in names)
+
+
+class SteadyArm:
+    """Stands for a process whose runs take 50 us after a first one of 50 ms."""
+
+    def __init__(self) -> None:
+        self.timed: list[int] = []
+
+    def time(self, runs: int, warm_up: int) -> Turn:
+        self.timed.append(runs)
+        return Turn([5e-5] * runs, 0.0)
+
+    def settle(self) -> None:
+        pass
+
+
+def test_the_first_turn_is_as_long_as_the_others_however_long_the_first_run_took() -> None:
+    steady = SteadyArm()
+    row = arm("threadteam", 2, None)
+    row.first_run = 0.05
+    for _ in range(2):
+        _turn(cast(Arm, steady), row)
+    assert steady.timed == [1, 800, 800]
+    assert len(row.seconds) == 1600

@@ -213,7 +213,8 @@ def _same_bits(one: list[Array], other: list[Array]) -> bool:
 
 def _turn(arm: Arm, row: ArmResult) -> None:
     """One turn: as many runs as its time allows, by the arm's own speed so far."""
-    expected = row.median or row.first_run or _TURN
+    # Before the first turn the third run says it: the first, which starts threads, may take a thousand times longer.
+    expected = row.median or arm.time(1, 1).seconds[0] or _TURN
     runs = min(_MOST_RUNS, max(1, round(_TURN / expected)))
     # A run that is longer than the warm-up by far warms itself up.
     warm_up = min(_MOST_RUNS, math.ceil(_WARM_UP / expected) if expected < _TURN else 0)
