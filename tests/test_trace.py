@@ -114,3 +114,17 @@ def test_a_path_gets_json_for_perfetto(tmp_path: Path) -> None:
 def test_a_capacity_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="events"), tt.trace(capacity=0):
         pass
+
+
+def test_the_trace_of_a_block_that_raises_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with pytest.raises(ZeroDivisionError), tt.Pool(2) as pool, tt.trace(path):
+        pool.exec().for_ranges(100, 1, lambda start, stop: 1 // 0)
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_what_is_no_path_is_refused_before_anything_is_recorded() -> None:
+    ran = False
+    with pytest.raises(TypeError, match="int"), tt.trace(5):  # type: ignore[arg-type]
+        ran = True
+    assert not ran

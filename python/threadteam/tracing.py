@@ -88,7 +88,7 @@ def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS)
     Parameters
     ----------
     path : path, optional
-        Where to write the trace at the end of the block, as JSON that Perfetto reads.
+        Where to write the trace at the end of the block, also of one that raises, as JSON that Perfetto reads.
     capacity : int, default 65536
         Events kept for each participant; later ones overwrite the oldest.
 
@@ -105,6 +105,7 @@ def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS)
     >>> any(kind == "publish" for _, _, kind, _ in recorded.events)
     True
     """
+    file = None if path is None else os.fspath(path)  # what is no path is refused before the work
     rings = _native.Trace(max(_native._widest(), cpu_budget().count), capacity)
     recorded = Trace(rings)
     _native._trace_all(rings)
@@ -112,5 +113,5 @@ def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS)
         yield recorded
     finally:
         _native._trace_all(None)
-    if path is not None:
-        recorded.save(path)
+        if file is not None:
+            recorded.save(file)
