@@ -1,22 +1,48 @@
-"""Check what the design promises of the Rust side: no Rayon in the product, and one crate that starts threads.
+"""Check what the design promises of the Rust side: its layers, no Rayon in the product, one crate that starts threads.
 
+* Each crate depends on crates of lower layers only, and nothing but the bindings on Python.
 * `cargo tree` of the extension module must name no `rayon` crate and no `rayon` feature of any dependency.
 * No source file outside `crates/team` starts a thread, tests aside.
 """
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = "threadteam-python"
 SPAWNER = "crates/team"
+#: From the lowest up.
+LAYERS = ("threadteam-team", "threadteam-kernels", "threadteam-program", PRODUCT)
+PYTHON = {"pyo3", "pyo3-ffi", "numpy"}
 
 RAYON = re.compile(r"\brayon\b|\brayon-core\b")
 SPAWN = re.compile(r"\bthread\s*::\s*(?:\{[^}]*\b)?(spawn|scope|Builder)\b|\bpthread_create\b")
 TEST_ITEM = re.compile(r"#\[cfg\((?:all\()?test\b[^\]]*\]")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def dependencies() -> list[tuple[str, str]]:
+    """Each crate of the workspace with each package that its manifest names, for tests too."""
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"cargo metadata failed: {done.stderr.strip()}")
+    packages = json.loads(done.stdout)["packages"]
+    return [(package["name"], needed["name"]) for package in packages for needed in package["dependencies"]]
+
+
+def upward(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """`crate -> dependency` of every pair in which a crate knows of its own layer, of a higher one or of Python."""
+    found = []
+    for crate, needed in pairs:
+        higher = needed in LAYERS and LAYERS.index(needed) >= LAYERS.index(crate)
+        if higher or (needed in PYTHON and crate != PRODUCT):
+            found.append(f"{crate} -> {needed}")
+    return found
 
 
 def product_tree() -> list[str]:
@@ -82,7 +108,8 @@ def second_spawners() -> list[str]:
 
 def main() -> int:
     """Print every violation; return the exit status."""
-    violations = [f"the product's dependency tree names Rayon: {line}" for line in rayon_lines(product_tree())]
+    violations = [f"a lower layer knows of a higher one: {pair}" for pair in upward(dependencies())]
+    violations += [f"the product's dependency tree names Rayon: {line}" for line in rayon_lines(product_tree())]
     violations += [f"only {SPAWNER} may start threads: {place}" for place in second_spawners()]
     for violation in violations:
         print(violation)

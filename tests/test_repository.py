@@ -112,6 +112,26 @@ def test_the_product_needs_numpy_only() -> None:
 
 
 @pytest.mark.parametrize(
+    "pair",
+    [
+        ("threadteam-team", "pyo3"),
+        ("threadteam-kernels", "threadteam-program"),
+        ("threadteam-team", "threadteam-kernels"),
+    ],
+    ids=" to ".join,
+)
+def test_a_crate_that_knows_of_a_higher_layer_is_found(pair: tuple[str, str]) -> None:
+    assert check_dependencies.upward([("threadteam-team", "libc"), pair]) == [" -> ".join(pair)]
+
+
+def test_the_layers_of_the_workspace_are_read_from_its_manifests() -> None:
+    found = check_dependencies.dependencies()
+    assert {crate for crate, _ in found} == set(check_dependencies.LAYERS)
+    assert ("threadteam-python", "pyo3") in found
+    assert check_dependencies.upward(found) == []
+
+
+@pytest.mark.parametrize(
     "line", ["rayon v1.10.0", "rayon-core v1.12.1", 'faer feature "rayon"', "gemm v0.18.0 (rayon)"]
 )
 def test_rayon_in_the_tree_is_found_as_crate_and_as_feature(line: str) -> None:
