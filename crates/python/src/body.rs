@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyFunction};
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// The native signatures.
@@ -51,7 +52,7 @@ impl Signature {
 /// 'index'
 #[pyclass(frozen, module = "threadteam", name = "NativeBody")]
 pub(crate) struct NativeBody {
-    address: usize,
+    address: NonZeroUsize,
     data: usize,
     signature: Signature,
     /// What the two addresses belong to.
@@ -82,9 +83,9 @@ impl NativeBody {
             "index" => Signature::Index,
             other => return Err(PyTypeError::new_err(format!("signature {other:?}, expected 'range' or 'index'"))),
         };
-        if address == 0 {
+        let Some(address) = NonZeroUsize::new(address) else {
             return Err(PyTypeError::new_err(format!("{description} is a null function pointer")));
-        }
+        };
         Ok(NativeBody { address, data, signature, kept, description })
     }
 
@@ -97,7 +98,7 @@ impl NativeBody {
     /// The function's address.
     #[getter]
     fn address(&self) -> usize {
-        self.address
+        self.address.get()
     }
 
     /// The address that the function is given as its last argument; 0 for a null pointer.
@@ -128,7 +129,7 @@ pub(crate) enum Body<'a> {
 /// Native code and its data. Sections copy it into their closures, which saves participants a cache line.
 #[derive(Clone, Copy)]
 pub(crate) struct Code {
-    address: usize,
+    address: NonZeroUsize,
     data: usize,
 }
 
@@ -141,7 +142,7 @@ impl Code {
         let _task = flow.task();
         // SAFETY: `threadteam.native` made the address from a function of this signature; the caller has it (`Kept`).
         let function =
-            unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, i64, *mut c_void)>(self.address) };
+            unsafe { std::mem::transmute::<NonZeroUsize, unsafe extern "C" fn(i64, i64, *mut c_void)>(self.address) };
         // SAFETY: the user vouches for the function and that it may run on several threads at once.
         unsafe { function(range.start as i64, range.end as i64, self.data as *mut c_void) }
     }
@@ -153,7 +154,8 @@ impl Code {
         }
         let _task = flow.task();
         // SAFETY: as in `run_range`.
-        let function = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i64, *mut c_void)>(self.address) };
+        let function =
+            unsafe { std::mem::transmute::<NonZeroUsize, unsafe extern "C" fn(i64, *mut c_void)>(self.address) };
         // SAFETY: as in `run_range`.
         unsafe { function(index as i64, self.data as *mut c_void) }
         true

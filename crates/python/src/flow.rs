@@ -1,6 +1,7 @@
 //! The control flow of one section: who failed first, and whether chunks not started are dropped.
 
 use crate::attach::{self, attached};
+use crate::body::Code;
 use crate::errors;
 use crate::ledger::{Account, Task};
 use pyo3::exceptions::PyBaseException;
@@ -11,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadteam::ForkLock;
+use threadteam::{ForkLock, Share};
 
 /// How often a leader looks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -69,12 +70,14 @@ pub(crate) fn led_section_stopped() -> bool {
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     stopped: AtomicBool,
+    /// The process that it began in.
+    process: u32,
     /// The section around this one. It ends later: its body waits for this section.
     parent: *const Flow,
     /// The leading thread.
     leader: usize,
-    /// The process that it began in.
-    process: u32,
+    /// What each participant of a native gang runs: beside what it reads before that.
+    code: Cell<Option<Code>>,
     /// Where its bodies count as tasks, while a ledger records.
     account: Option<Arc<Account>>,
     /// The pool whose threads run the bodies; 0 for none.
@@ -92,7 +95,8 @@ struct Led {
     chunks: Cell<u32>,
 }
 
-// SAFETY: `parent` outlives this section (see the field), `led` is touched by the leader alone, the rest is `Sync`.
+// SAFETY: `parent` outlives this section (see the field), `led` is touched by the leader alone, `code` too until it begins the
+// section and by nobody afterwards, the rest is `Sync`.
 unsafe impl Sync for Flow {}
 
 impl Flow {
@@ -102,6 +106,7 @@ impl Flow {
         let current = CURRENT.get();
         Flow {
             stopped: AtomicBool::new(false),
+            code: Cell::new(None),
             parent: if current.is_null() { inherited } else { current },
             leader: mark(),
             process: threadteam::forks(),
@@ -111,6 +116,13 @@ impl Flow {
             errors: ForkLock::new(Vec::new()),
             attached: AtomicBool::new(false),
         }
+    }
+
+    /// The gang section in which each participant runs `code`, led by the calling thread.
+    pub(crate) fn gang_of(&self, code: Code) -> &impl Share {
+        debug_assert!(self.is_led_here());
+        self.code.set(Some(code));
+        self
     }
 
     /// Whether a body forked, and this is the child: the section is the parent's.
@@ -249,6 +261,14 @@ impl Flow {
             note(py, &first, &format!("and {left} more"));
         }
         Err(first)
+    }
+}
+
+impl Share for Flow {
+    fn run(&self, index: usize, _size: usize) {
+        if let Some(code) = self.code.get() {
+            code.run_index(self, index);
+        }
     }
 }
 

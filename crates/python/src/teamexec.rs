@@ -209,9 +209,7 @@ impl PyTeamExec {
         let body = Body::of(body, Signature::Index, "TeamExec.run()")?;
         let mut entry = self.token.enter(py, "TeamExec.run()")?;
         self.section(py, &mut entry, body.is_python(), |team, flow| match &body {
-            &Body::Native { code, .. } => team.run(move |index, _size| {
-                code.run_index(flow, index);
-            }),
+            &Body::Native { code, .. } => team.run_share(flow.gang_of(code)),
             Body::Python(function) => team.run(|index, size| {
                 flow.body(|py| function.call(py, flow, (index, size).into_pyobject(py)?).map(drop));
             }),

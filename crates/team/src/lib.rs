@@ -99,7 +99,7 @@ pub use pool::{Pool, PoolBuilder};
 pub use reserve::{IntoTeamError, Team};
 pub use scope::Reserved;
 pub use stats::{Stats, WaitStats};
-pub use team::{Participant, TeamExec};
+pub use team::{Participant, Share, TeamExec};
 
 /// The panic payload of a section whose process was forked by one of its bodies: in the child its workers do not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::section::Leader;
 use crate::share::Shares;
+use crate::slot::Call;
 use crate::sync::{at, fence, mutated, AtomicU64, Ordering};
 use crate::trace::Kind;
 use crate::wait::{Pace, Step, Waiter, Waits, HOOK_EVERY};
@@ -70,6 +71,12 @@ pub struct TeamExec<'team> {
     epoch: Option<u32>,
     /// An override of this scope, in the members' slots until it ends.
     scope: Option<WaitScope<'team>>,
+}
+
+/// What each participant of a gang section does; see [`TeamExec::run_share`].
+pub trait Share: Sync {
+    /// The share of participant `index` of `size`.
+    fn run(&self, index: usize, size: usize);
 }
 
 impl<'team> TeamExec<'team> {
@@ -147,6 +154,45 @@ impl<'team> TeamExec<'team> {
                 let _leads = self.ticket.lead();
                 f(0, 1);
             }
+        }
+    }
+
+    /// [`run`](Self::run) of a [`Share`], which participants find right behind the post: a closure lies on the caller's stack, one cache
+    /// line further on the way to what it captured by reference.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::time::Duration;
+    /// use threadteam::{Exec, Pool, Share};
+    ///
+    /// struct Sum(AtomicUsize);
+    ///
+    /// impl Share for Sum {
+    ///     fn run(&self, index: usize, _size: usize) {
+    ///         self.0.fetch_add(index, Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let pool = Pool::builder().threads(3).acquire_timeout(Duration::from_secs(10)).build()?;
+    /// let sum = Sum(AtomicUsize::new(0));
+    /// Exec::new(&pool, 3)?.team(|team| team.run_share(&sum)).expect("nobody else uses this pool");
+    /// assert_eq!(sum.0.into_inner(), 3);
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    pub fn run_share<S: Share>(self, share: &S) {
+        unsafe fn call<S: Share>(data: *const (), index: usize, size: usize) {
+            // SAFETY: `data` is the `&S` below; the section keeps it alive.
+            (unsafe { &*data.cast::<S>() }).run(index, size);
+        }
+        match self.pool.map(Pool::inner) {
+            // Who counts tasks needs the ticket too.
+            Some(inner) if !self.members.is_empty() && !cfg!(feature = "ledger") => {
+                // SAFETY: `share` outlives the call and is `Sync`.
+                unsafe { self.gang_of(inner, self.members, call::<S>, std::ptr::from_ref(share).cast()) };
+            }
+            _ => self.run(|index, size| share.run(index, size)),
         }
     }
 
@@ -281,11 +327,19 @@ impl<'team> TeamExec<'team> {
     where
         F: Fn(usize, usize) + Sync,
     {
+        let (call, data) = erase_share(f);
+        // SAFETY: `f` outlives the call and is `Sync`.
+        unsafe { self.gang_of(inner, members, call, data) };
+    }
+
+    /// # Safety
+    ///
+    /// `call(data, ..)` may be called on several threads at once until this returns.
+    unsafe fn gang_of(&self, inner: &Inner, members: &[u16], call: Call, data: *const ()) {
         self.check_epoch();
         let _leads = self.ticket.lead();
-        let (call, data) = erase_share(f);
         let leader = Leader { inner, hook: self.hook, wait: &self.policy, estimate: 0 };
-        // SAFETY: `f` outlives the call and is `Sync`; the members are reserved for this team and not empty.
+        // SAFETY: the caller's promise; the members are reserved for this team and not empty.
         unsafe { leader.gang(members, call, data) };
     }
 

@@ -148,6 +148,37 @@ fn gang_participants_are_distinct_threads_that_run_at_once() {
 }
 
 #[test]
+fn a_share_is_run_once_by_every_participant_and_its_panic_reaches_the_caller() {
+    struct Counts {
+        ran: Vec<AtomicUsize>,
+        fails: usize,
+    }
+
+    impl threadteam::Share for Counts {
+        fn run(&self, index: usize, size: usize) {
+            assert_eq!(size, self.ran.len());
+            self.ran[index].fetch_add(1, Ordering::Relaxed);
+            assert_ne!(index, self.fails, "share {index}");
+        }
+    }
+
+    for width in [1, 4] {
+        let pool = pool(width);
+        let run = |fails| {
+            let counts = Counts { ran: (0..width).map(|_| AtomicUsize::new(0)).collect(), fails };
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                Exec::new(&pool, width).unwrap().team(|team| team.run_share(&counts)).unwrap();
+            }));
+            assert!(counts.ran.into_iter().all(|ran| ran.into_inner() == 1));
+            outcome
+        };
+        assert!(run(width).is_ok());
+        let panic = run(width - 1).unwrap_err();
+        assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains(&format!("share {}", width - 1))));
+    }
+}
+
+#[test]
 fn barriers_order_the_phases_of_every_participant() {
     let pool = pool(4);
     let phase = AtomicUsize::new(0);
