@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +277,22 @@ def test_a_bound_output_of_the_wrong_shape_is_refused(session):
         session.run_with_iobinding(binding)
 
 
+def test_an_input_at_a_bare_address_is_refused_with_what_to_call_instead(session):
+    with pytest.raises(tt_onnx.InvalidArgument, match=r"'a'.*bind_cpu_input"):
+        session.io_binding().bind_input("a", "cpu", 0, np.float32, A.shape, A.ctypes.data)
+
+
+def test_calls_that_programs_make_before_and_beside_a_session_are_accepted(session):
+    tt_onnx.set_default_logger_severity(3)
+    tt_onnx.set_default_logger_verbosity(0)
+    tt_onnx.disable_telemetry_events()
+    tt_onnx.enable_telemetry_events()
+    assert tt_onnx.get_all_providers() == tt_onnx.get_available_providers() == session.get_providers()
+    session.disable_fallback()
+    session.enable_fallback()
+    assert session.get_profiling_start_time_ns() == 0
+
+
 def test_wrapped_values_go_in_and_come_out(session):
     (value,) = session.run_with_ort_values(None, {"a": tt_onnx.OrtValue(A), "b": tt_onnx.OrtValue(B)})
     assert (value.numpy() == Y).all()
@@ -457,7 +474,9 @@ def test_a_profile_has_every_step(tmp_path):
         helper.make_node("Relu", ["x"], ["r"], name="first"),
         helper.make_node("Softmax", ["r"], ["y"], name="second"),
     ]
+    before = time.monotonic_ns()
     session = tt_onnx.InferenceSession(build(nodes, {"x": ("f4", (2, 3))}, {"y": ("f4", (2, 3))}), options)
+    assert before <= session.get_profiling_start_time_ns() <= time.monotonic_ns()
     session.run(None, {"x": A})
     session.run(None, {"x": A})
     events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))

@@ -18,6 +18,15 @@ from threadteam.errors import (
 )
 
 from .binding import IOBinding, OrtValue
+from .environment import (
+    disable_telemetry_events,
+    enable_telemetry_events,
+    get_all_providers,
+    get_available_providers,
+    get_device,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+)
 from .options import (
     ExecutionMode,
     ExecutionOrder,
@@ -55,23 +64,12 @@ __all__ = [
     "RunTerminated",
     "RuntimeException",
     "SessionOptions",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
+    "get_all_providers",
     "get_available_providers",
     "get_device",
     "registry",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
 ]
-
-
-def get_available_providers() -> list[str]:
-    """The one provider there is, under ONNX Runtime's name.
-
-    Examples
-    --------
-    >>> get_available_providers()
-    ['CPUExecutionProvider']
-    """
-    return ["CPUExecutionProvider"]
-
-
-def get_device() -> str:
-    """The device that models run on, under ONNX Runtime's name."""
-    return "CPU"

@@ -123,6 +123,19 @@ class IOBinding:
         """Use an array as an input of every following run; its contents are read when it runs."""
         self._inputs[name] = array
 
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,  # noqa: ARG002 - ONNX Runtime's signature
+        element_type: Any,  # noqa: ARG002
+        shape: Sequence[int],  # noqa: ARG002
+        buffer_ptr: int,  # noqa: ARG002
+    ) -> None:
+        """Refused, as no bare address can be checked: `bind_cpu_input` takes the array."""
+        check_device(device_type)
+        raise InvalidArgument(f"input {name!r}: a bare address cannot be checked; give the array to bind_cpu_input")
+
     def bind_ortvalue_input(self, name: str, value: OrtValue) -> None:
         """Use a wrapped array as an input."""
         self._inputs[name] = value.numpy()

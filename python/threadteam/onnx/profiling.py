@@ -24,6 +24,11 @@ class Profile:
     ----------
     prefix : str
         The beginning of the file's name.
+
+    Attributes
+    ----------
+    start_ns : int
+        When it began, as `time.monotonic_ns` counts.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -31,6 +36,7 @@ class Profile:
         self._events: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._start = time.perf_counter()
+        self.start_ns = time.monotonic_ns()
 
     def add(self, stage: Stage) -> None:
         """Record the run that the stage's program has just ended on this thread."""

@@ -391,6 +391,16 @@ class InferenceSession:
         """Write the profile and return the name of its file; without `enable_profiling` an empty name."""
         return "" if self._profile is None else self._profile.write()
 
+    def get_profiling_start_time_ns(self) -> int:
+        """When the profile began, as `time.monotonic_ns` counts; 0 without `enable_profiling`."""
+        return 0 if self._profile is None else self._profile.start_ns
+
+    def disable_fallback(self) -> None:
+        """Accepted: there is no other provider to fall back to."""
+
+    def enable_fallback(self) -> None:
+        """Accepted: there is no other provider to fall back to."""
+
     def plan(self, shapes: Mapping[str, Sequence[int]] | None = None, /, **dims: int) -> Plan:
         """The program for given input shapes, its buffers and its predicted peak memory, before anything runs.
 
