@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import threadteam
 from script import run
 
 NEEDS = {
@@ -57,3 +58,21 @@ def test_the_runtime_needs_no_extra(module: str, tmp_path: Path) -> None:
         env=hide(tmp_path, module),
     )
     assert out.splitlines() == ["[1] True", "True"]
+
+
+@pytest.mark.parametrize("module", ["onnx", "ml_dtypes"])
+def test_the_help_and_a_star_import_need_no_extra(module: str) -> None:
+    out = run(
+        f"""
+        import sys
+        sys.modules[{module!r}] = None  # cannot be imported
+        from threadteam import *
+        import pydoc, threadteam
+        print("class Pool" in pydoc.render_doc(threadteam, renderer=pydoc.plaintext), "onnx" in dir(threadteam))
+        """
+    )
+    assert out == "True False\n"
+
+
+def test_the_front_end_is_listed_where_its_extra_is_installed() -> None:
+    assert "onnx" in dir(threadteam)

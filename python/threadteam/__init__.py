@@ -5,6 +5,7 @@ Importing the package starts no thread, reads no file below ``/sys`` and changes
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from threadteam import _forks
@@ -48,7 +49,8 @@ from threadteam.native import NativeBody, get_include, native
 from threadteam.tracing import Trace, trace
 
 if TYPE_CHECKING:
-    from threadteam import interop, onnx, testing
+    from threadteam import interop, testing
+    from threadteam import onnx as onnx  # not in __all__: `import *` needs no extra
 
 __all__ = [
     "PAYS",
@@ -89,7 +91,6 @@ __all__ = [
     "get_include",
     "interop",
     "native",
-    "onnx",
     "pays_at",
     "testing",
     "topology",
@@ -108,4 +109,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    # Who looks at every name, as `help` does, would meet the error of the missing extra.
+    installed = all(map(importlib.util.find_spec, ("onnx", "ml_dtypes")))
+    return sorted({*globals(), *_LAZY} - (set() if installed else {"onnx"}))
