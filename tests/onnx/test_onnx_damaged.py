@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -104,3 +107,62 @@ def test_an_option_out_of_range_is_refused_when_the_session_is_made(option, valu
 def test_an_argument_of_another_kind_is_refused_by_name(given):
     with pytest.raises(tt.onnx.InvalidArgument, match=next(iter(given))):
         tt.onnx.InferenceSession(build([RELU], X, Y), **given)
+
+
+SOUND = build([helper.make_node("Relu", ["x"], ["y"])], {"x": ("f4", ["n", 1000])}, {"y": ("f4", ["n", 1000])})
+INPUT = np.ones((500, 1000), np.float32)
+REFUSED_MODELS = {
+    "no model": b"nothing",
+    "truncated": SOUND.SerializeToString()[:-9],
+    "missing": "no_such_model.onnx",
+    "unknown domain": build([helper.make_node("F", ["x"], ["y"], domain="d")], {"x": ("f4", [1])}, {"y": ("f4", [1])}),
+    "cyclic": build(
+        [helper.make_node("Add", ["x", "y"], ["z"]), helper.make_node("Relu", ["z"], ["y"])],
+        {"x": ("f4", [1])},
+        {"y": ("f4", [1])},
+    ),
+}
+REFUSED_INPUTS = {
+    "missing": {},
+    "shape": {"x": INPUT[:, 1:]},
+    "type": {"x": INPUT.astype("f8")},
+    "rank": {"x": INPUT[0]},
+    "unexpected": {"x": INPUT, "z": INPUT},
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED_MODELS)
+def test_a_refused_model_leaves_nothing_behind_and_the_pool_usable(refused):
+    with tt.Pool(2) as pool:
+
+        def refuse():
+            with pytest.raises(tt.onnx.OnnxError):
+                tt.onnx.InferenceSession(REFUSED_MODELS[refused], on=pool)
+
+        assert grown_blocks(refuse) < 100
+        with tt.onnx.InferenceSession(SOUND, on=pool) as session:
+            assert (session.run(None, {"x": INPUT})[0] == INPUT).all()
+
+
+@pytest.mark.parametrize("refused", REFUSED_INPUTS)
+def test_a_refused_input_leaves_nothing_behind_and_the_session_usable(refused):
+    with tt.Pool(2) as pool, tt.onnx.InferenceSession(SOUND, on=pool) as session:
+
+        def refuse():
+            with pytest.raises(tt.onnx.InvalidArgument):
+                session.run(None, REFUSED_INPUTS[refused])
+
+        assert grown_blocks(refuse) < 100
+        assert (session.run(None, {"x": INPUT})[0] == INPUT).all()
+
+
+def grown_blocks(action):
+    """How many blocks more than before are allocated after 200 calls, which would be 200 if each forgot one."""
+
+    def blocks_after(count):
+        for _ in range(count):
+            action()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    return -blocks_after(20) + blocks_after(200)
