@@ -103,6 +103,21 @@ def test_a_full_standard_output_is_named(arguments: list[str]) -> None:
     assert done.stderr == "threadteam: error: No space left on device: standard output\n"
 
 
+def test_an_error_of_the_system_that_is_no_write_blames_no_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Path, tmp_path: Path
+) -> None:
+    from threadteam.cli import run
+
+    def getcwd() -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "getcwd", getcwd)  # as in a folder that has been removed
+    assert run(["trace", "--output", str(tmp_path / "t.json"), script.name]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "threadteam: error: No such file or directory (THREADTEAM_TRACEBACK=1 shows where)"
+
+
 def test_a_script_that_is_interrupted_leaves_its_trace(script: Path, tmp_path: Path) -> None:
     script.write_text(f"{SCRIPT}import time\nwhile True: time.sleep(10)\n")
     command = [sys.executable, "-m", "threadteam", "trace", "--output", tmp_path / "t.json", script]

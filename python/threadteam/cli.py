@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json as json_module
 import os
 import sys
@@ -24,6 +25,8 @@ __all__ = ["app", "run"]
 
 #: Exit statuses: a command failed; it was used wrongly; a comparison found a wrong result; Ctrl-C.
 FAILED, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
+#: What only a write meets.
+_FAILED_WRITES = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT}
 #: What the comparison's tables need.
 _TABLE_WIDTH = 120
 #: Set to see where an error came from.
@@ -273,10 +276,14 @@ def _input_files(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def _what_the_system_refused(error: OSError) -> str:
-    """The reason and the file; without a file it was standard output, the only stream that commands write to."""
+    """The reason and the file; a write that names no file was to standard output, as `writing` names the others."""
     if error.strerror is None:
         return str(error)
-    return f"{error.strerror}: {'standard output' if error.filename is None else repr(error.filename)}"
+    if error.filename is not None:
+        return f"{error.strerror}: {error.filename!r}"
+    if error.errno in _FAILED_WRITES:
+        return f"{error.strerror}: standard output"
+    return f"{error.strerror} ({TRACEBACK}=1 shows where)"
 
 
 def _words(text: str) -> list[str]:
