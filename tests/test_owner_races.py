@@ -115,7 +115,7 @@ def test_threads_share_one_team_until_one_gives_it_back() -> None:
 def test_threads_close_a_pool_that_others_use() -> None:
     for _ in range(50):
         pool = tt.Pool(2)
-        running, most = threading.Semaphore(0), []
+        running = threading.Semaphore(0)
 
         def body(start: int, stop: int, running: threading.Semaphore = running) -> None:
             running.release()
@@ -125,9 +125,8 @@ def test_threads_close_a_pool_that_others_use() -> None:
             pool.exec().for_ranges(8, 1, body)
             return "section"
 
-        def close(pool: tt.Pool = pool, most: list[int] = most) -> str:
+        def close(pool: tt.Pool = pool) -> str:
             pool.close()
-            most.append(pool.resident_members)
             return "closed"
 
         start = threading.Barrier(4)
@@ -143,9 +142,36 @@ def test_threads_close_a_pool_that_others_use() -> None:
             results = list(threads.map(work, [use, close, use, close]))
         assert results[1] == results[3] == "closed"
         assert {results[0], results[2]} <= {"section", "PoolClosed"}
-        assert most == [0, 0]
         with pytest.raises(tt.PoolClosed, match="is closed"):
             pool.exec()
+
+
+def test_every_thread_that_closes_a_pool_returns_after_its_workers_have_left() -> None:
+    left: list[int] = []
+    kept = threading.local()
+
+    class Mark:
+        def __del__(self) -> None:
+            left.append(1)
+
+    for count in range(1, 40):
+        pool = tt.Pool(2, acquire_timeout=10.0)
+
+        def mark(index: int) -> None:
+            if index:
+                kept.mark = Mark()
+
+        pool.exec().broadcast(mark)
+        start = threading.Barrier(3)
+
+        def close(pool: tt.Pool = pool, start: threading.Barrier = start) -> int:
+            start.wait()
+            pool.close()
+            return len(left)
+
+        with ThreadPoolExecutor(3) as threads:
+            closers = [threads.submit(close) for _ in range(3)]
+            assert [closer.result() for closer in closers] == [count] * 3
 
 
 def test_a_team_that_nobody_bound_gives_its_pool_back() -> None:

@@ -69,6 +69,7 @@ pub(crate) fn led_section_stopped() -> bool {
 /// What a participant of a native section reads is in one cache line, and what the leader writes meanwhile in another.
 #[repr(C, align(64))]
 pub(crate) struct Flow {
+    /// A hint between chunks. The join of the section orders it, and the exceptions, for who settles the outcome.
     stopped: AtomicBool,
     /// The process that it began in.
     process: u32,

@@ -56,16 +56,18 @@ impl Drop for Visit {
 }
 
 /// Whether the interpreter is ending: sections run on their caller alone, and no pool is joined any more.
+///
+/// Relaxed: a look that comes too early is one that [`Visit`] would have let pass too.
 pub(crate) fn closing() -> bool {
     CLOSING.load(Ordering::Relaxed)
 }
 
-/// The number of forks between the first process and this one.
+/// The number of forks between the first process and this one. It changes while the process has one thread.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The interpreter that the module belongs to.
+/// The interpreter that the module belongs to: stored before any function of the module can be called.
 static INTERPRETER: AtomicPtr<ffi::PyInterpreterState> = AtomicPtr::new(ptr::null_mut());
 /// Taken around the making of thread states before CPython 3.12, whose child of a fork hangs when another thread was making one:
 /// it takes the lock of the list of states before it makes that lock anew.

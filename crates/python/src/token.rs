@@ -118,12 +118,14 @@ impl Held for Exec<'static> {
 /// A token, or a team's token, of erased lifetime.
 pub(crate) struct Token<T: Held> {
     state: AtomicU64,
+    /// Why it is dead, before `state` says that it is.
     end: AtomicU8,
     inner: UnsafeCell<Option<T>>,
     /// What the token is lent to, while `LENT`.
     loan: ForkLock<Option<(Weak<dyn Loan>, &'static str)>>,
     lender: ForkLock<Option<Arc<dyn Lender>>>,
-    /// The section whose body was handed this token; null for roots and once dead.
+    /// The section whose body was handed this token; null for roots and once dead. Read inside entries, written before the first and
+    /// after the last.
     flow: AtomicPtr<Flow>,
     /// Where its tasks count, while a ledger records.
     account: Option<Arc<Account>>,

@@ -6,13 +6,18 @@ use numpy::npyffi::{self, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
+use threadteam::ForkLock;
 use threadteam_program::{Buffer, BufferMut, Dtype};
 
 /// NumPy's descriptor of `dtype`.
 pub(super) fn descriptor(py: Python<'_>, dtype: Dtype) -> PyResult<Bound<'_, PyArrayDescr>> {
-    static DESCRIPTORS: [PyOnceLock<Py<PyArrayDescr>>; Dtype::ALL.len()] =
-        [const { PyOnceLock::new() }; Dtype::ALL.len()];
+    // No lock is held while NumPy makes one: two threads may, and the later one counts.
+    static DESCRIPTORS: [ForkLock<Option<Py<PyArrayDescr>>>; Dtype::ALL.len()] =
+        [const { ForkLock::new(None) }; Dtype::ALL.len()];
+    let known = &DESCRIPTORS[dtype as usize];
+    if let Some(descriptor) = &*known.lock() {
+        return Ok(descriptor.bind(py).clone());
+    }
     let make = || match dtype {
         Dtype::Bfloat16 => {
             let module = py.import("ml_dtypes").map_err(|error| {
@@ -25,8 +30,10 @@ pub(super) fn descriptor(py: Python<'_>, dtype: Dtype) -> PyResult<Bound<'_, PyA
         }
         other => PyArrayDescr::new(py, other.name()),
     };
-    let descriptor = DESCRIPTORS[dtype as usize].get_or_try_init(py, || make().map(Bound::unbind))?;
-    Ok(descriptor.bind(py).clone())
+    let descriptor = make()?;
+    let earlier = known.lock().replace(descriptor.clone().unbind());
+    drop(earlier);
+    Ok(descriptor)
 }
 
 /// The element type that a descriptor of native byte order stands for.
