@@ -215,9 +215,34 @@ impl Inner {
     /// Records one event of the calling thread, if anything is recorded.
     #[inline]
     pub(crate) fn record(&self, kind: Kind, value: u64) {
+        if self.is_traced() {
+            self.record_now(kind, value);
+        }
+    }
+
+    /// Out of the way of sections that are not recorded: a dozen events a section would crowd the registers of its code.
+    #[cold]
+    #[inline(never)]
+    fn record_now(&self, kind: Kind, value: u64) {
         if let Some(trace) = self.trace() {
             trace.record(kind, value);
         }
+    }
+
+    /// Begins a section in the trace: its number, 0 when nothing is recorded.
+    #[inline]
+    pub(crate) fn publish(&self) -> u64 {
+        if self.is_traced() {
+            self.publish_now()
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_now(&self) -> u64 {
+        self.trace().map_or(0, |trace| trace.publish())
     }
 
     pub(crate) fn set_trace(&self, trace: Option<Arc<Trace>>) {

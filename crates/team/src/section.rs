@@ -211,9 +211,10 @@ impl Leader<'_> {
         relay::is_wide(members) && !self.inner.parking.any_parked(members)
     }
 
+    #[inline]
     fn open(&self, members: &[u16]) -> (&Slot, &Desk, u64, u32) {
         let home = self.slot(members[0]);
-        let number = self.inner.trace().map_or(0, |trace| trace.publish());
+        let number = self.inner.publish();
         home.desk.open(members, number);
         (home, &home.desk, number, self.inner.epoch())
     }

@@ -344,6 +344,7 @@ impl<'team> TeamExec<'team> {
     }
 
     /// In a forked child, members from before are not this scope's any more, also when it has started workers of its own.
+    #[inline]
     fn check_epoch(&self) {
         let Some(inner) = self.pool.map(Pool::inner).filter(|_| !self.members.is_empty()) else { return };
         if !inner.is_ready() || self.epoch.is_some_and(|epoch| epoch != inner.epoch()) {

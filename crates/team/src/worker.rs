@@ -291,6 +291,7 @@ impl Worker<'_> {
         }
     }
 
+    #[inline(never)]
     fn pass_wakes_on(&self, desk: &Desk) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
