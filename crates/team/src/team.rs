@@ -198,6 +198,10 @@ impl<'team> TeamExec<'team> {
 
     /// [`run`](Self::run) with a [`Participant`] that can wait for its peers.
     ///
+    /// # Panics
+    ///
+    /// As [`Participant::barrier`] does, when a participant returns without a barrier at which a peer waits.
+    ///
     /// # Examples
     ///
     /// ```
@@ -233,7 +237,10 @@ impl<'team> TeamExec<'team> {
                 let tag = inner.next_barrier_tag();
                 let members = self.members;
                 self.gang(inner, members, &|index, _size| {
-                    f(&Participant::new(Some((inner, members)), index, tag, &self.policy));
+                    let participant = Participant::new(Some((inner, members)), index, tag, &self.policy);
+                    participant.begin();
+                    f(&participant);
+                    participant.end();
                 });
             }
             _ => {
@@ -383,6 +390,9 @@ impl std::fmt::Debug for TeamExec<'_> {
     }
 }
 
+/// In a barrier line: the participant, a leader, has returned.
+const LEFT: u32 = 1 << 31;
+
 /// One participant of [`TeamExec::run_with`].
 pub struct Participant<'a> {
     /// `None` in a team of one.
@@ -399,6 +409,27 @@ pub struct Participant<'a> {
 impl<'a> Participant<'a> {
     pub(crate) fn new(place: Option<(&'a Inner, &'a [u16])>, index: usize, tag: u32, wait: &'a WaitPolicy) -> Self {
         Participant { place, index, tag, reached: Cell::new(0), cancelled: Cell::new(false), wait }
+    }
+
+    /// Its line says from now on that it is in this section. A member's tells its word, idle because it has left, from one
+    /// whose captain has yet to post; the store also fetches the line for the first barrier.
+    fn begin(&self) {
+        self.note(0);
+    }
+
+    /// The body has returned. A member says so by leaving; a leader's word is not there, so its line does.
+    fn end(&self) {
+        if self.index == 0 {
+            self.note(self.reached.get() | LEFT);
+        }
+    }
+
+    /// On the own line: barriers reached.
+    fn note(&self, reached: u32) {
+        if let Some((inner, members)) = self.place {
+            let arrived = u64::from(self.tag) << 32 | u64::from(reached);
+            line(inner, members, self.index).store(arrived, Ordering::Release);
+        }
     }
 
     /// This participant's number, 0 for the leader.
@@ -432,6 +463,11 @@ impl<'a> Participant<'a> {
     /// # Errors
     ///
     /// [`Cancelled`] when a peer panicked or cancelled the section.
+    ///
+    /// # Panics
+    ///
+    /// When a peer's body has returned without this barrier, which nobody can then pass. A participant that waits notices within
+    /// about 50 ms; its panic cancels the section and reaches the caller as that of any body does.
     pub fn barrier(&self) -> Result<(), Cancelled> {
         self.wait_at_barrier(None)
     }
@@ -441,6 +477,10 @@ impl<'a> Participant<'a> {
     /// # Errors
     ///
     /// [`Cancelled`] also when `stop` said so.
+    ///
+    /// # Panics
+    ///
+    /// As for [`barrier`](Self::barrier).
     pub fn barrier_unless(&self, stop: &dyn Fn() -> bool) -> Result<(), Cancelled> {
         self.wait_at_barrier(Some(stop))
     }
@@ -451,8 +491,7 @@ impl<'a> Participant<'a> {
         }
         let Some((inner, members)) = self.place else { return Ok(()) };
         self.reached.set(self.reached.get() + 1);
-        let arrived = u64::from(self.tag) << 32 | u64::from(self.reached.get());
-        line(inner, members, self.index).store(arrived, Ordering::Release);
+        self.note(self.reached.get());
         // Pairs with the fence of a participant that goes to sleep: either it sees this arrival, or it is seen.
         if !mutated!(SkipBarrierFence) {
             fence(Ordering::SeqCst);
@@ -484,9 +523,11 @@ impl<'a> Participant<'a> {
         let line = line(inner, members, peer);
         let arrived = || {
             let seen = line.load(Ordering::Acquire);
-            (seen >> 32) as u32 == self.tag && seen as u32 >= self.reached.get()
+            (seen >> 32) as u32 == self.tag && seen as u32 & !LEFT >= self.reached.get()
         };
         let waits = waits(inner, members, self.index);
+        // In a model a sleep has no end, so who sleeps in vain there is a deadlock that it reports.
+        let is_gone = || !cfg!(loom) && self.has_left(inner, members, peer) && !arrived() && !desk.is_cancelled();
         if arrived() {
             return Ok(());
         }
@@ -508,16 +549,50 @@ impl<'a> Participant<'a> {
                     at!(BeforeBarrierSleep);
                     waits.sleeps.add(1);
                     inner.record(Kind::ParkBegin, desk.number());
-                    desk.barrier_bed.wait(bed, stop.map(|_| HOOK_EVERY));
+                    loop {
+                        desk.barrier_bed.wait(bed, Some(HOOK_EVERY));
+                        // Now and then for `stop`, and for a peer that has left, which wakes nobody.
+                        let woken = desk.barrier_bed.load(Ordering::Acquire) != bed;
+                        if woken || stop.is_some() || is_gone() {
+                            break;
+                        }
+                    }
                     inner.record(Kind::ParkEnd, desk.number());
                 }
                 desk.barrier_waiters.fetch_sub(1, Ordering::Relaxed);
             }
-            if (step == Step::Sleep || waiter.is_hook_due()) && stop.is_some_and(|stop| stop()) {
-                desk.cancel();
+            if step == Step::Sleep || waiter.is_hook_due() {
+                if stop.is_some_and(|stop| stop()) {
+                    desk.cancel();
+                }
+                if is_gone() {
+                    self.give_up(peer);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether participant `peer` has returned. Its leave, or the leader's mark, comes after all that it did: its last barrier,
+    /// and a cancellation if it failed.
+    fn has_left(&self, inner: &Inner, members: &[u16], peer: usize) -> bool {
+        let seen = line(inner, members, peer).load(Ordering::Acquire);
+        let is_in_section = (seen >> 32) as u32 == self.tag;
+        is_in_section
+            && match peer.checked_sub(1) {
+                None => seen as u32 & LEFT != 0,
+                Some(member) => inner.slots[usize::from(members[member])].post.is_done(),
+            }
+    }
+
+    #[cold]
+    fn give_up(&self, peer: usize) -> ! {
+        panic!(
+            "participant {} waits at its barrier number {}, but participant {peer} returned without it: call \
+             Participant::barrier equally often on every participant",
+            self.index,
+            self.reached.get(),
+        );
     }
 }
 

@@ -272,6 +272,39 @@ fn a_panic_of_one_participant_cancels_the_barriers_of_its_peers() {
 }
 
 #[test]
+fn a_participant_that_returns_without_a_barrier_of_its_peers_fails_the_section() {
+    let pool = pool(3);
+    for (culprit, met) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 2)] {
+        let (passed, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            Exec::new(&pool, 3).unwrap().team(|team| {
+                team.run_with(|participant| {
+                    (0..met).for_each(|_| participant.barrier().unwrap());
+                    if participant.index() == culprit {
+                        returned.fetch_add(1, Ordering::SeqCst);
+                    } else if participant.barrier().is_ok() {
+                        passed.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            })
+        }));
+        let said = caught.expect_err("nobody may wait for ever").downcast::<String>().expect("a message");
+        let reason = format!("number {}, but participant {culprit} returned without it", met + 1);
+        assert!(said.contains(&reason), "{said}");
+        assert_eq!((passed.into_inner(), returned.into_inner()), (0, 1));
+        each_once(3, |count| Exec::new(&pool, 3).unwrap().broadcast(count).unwrap());
+    }
+}
+
+#[test]
+fn participants_may_return_after_their_last_barrier_while_peers_still_wait_there() {
+    let pool = pool(3);
+    for _ in 0..200 {
+        Exec::new(&pool, 3).unwrap().team(|team| team.run_with(|participant| participant.barrier().unwrap())).unwrap();
+    }
+}
+
+#[test]
 fn a_cancelling_participant_releases_its_peers_without_a_panic() {
     let pool = pool(3);
     Exec::new(&pool, 3)

@@ -156,6 +156,27 @@ fn a_cancelled_barrier_of_a_wide_gang_releases_every_participant() {
 }
 
 #[test]
+fn a_participant_of_a_relayed_gang_that_returns_without_a_barrier_fails_the_section() {
+    let width = 40;
+    let pool = awake(width);
+    for culprit in [0, 1, 2, width - 1] {
+        let passed = AtomicUsize::new(0);
+        let section = AssertUnwindSafe(|| {
+            Exec::new(&pool, width).unwrap().team(|team| {
+                team.run_with(|participant| {
+                    if participant.index() != culprit && participant.barrier().is_ok() {
+                        passed.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            })
+        });
+        let said = catch_unwind(section).unwrap_err().downcast::<String>().unwrap();
+        assert!(said.contains(&format!("participant {culprit} returned without it")), "{said}");
+        assert_eq!(passed.into_inner(), 0);
+    }
+}
+
+#[test]
 fn a_wide_claimed_section_does_not_wait_for_members_that_sleep() {
     let width = 24;
     let pool = asleep(width);
