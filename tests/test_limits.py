@@ -49,9 +49,11 @@ def test_team_sections_nested_without_end_raise_recursion_error() -> None:
     assert printed == "ended\n"
 
 
-def test_a_stack_too_small_for_python_is_refused() -> None:
+def test_a_stack_too_small_for_python_or_too_large_for_memory_is_refused() -> None:
     with pytest.raises(ValueError, match=r"stack_size must be at least 524288 bytes for Python bodies, got 4096"):
         tt.Pool(2, stack_size=4096)
+    with pytest.raises(ValueError, match=r"stack_size must be at most 1099511627776 bytes, got 1099511627777"):
+        tt.Pool(2, stack_size=(1 << 40) + 1)
 
 
 @pytest.mark.parametrize("owner", ["pool", "team"])

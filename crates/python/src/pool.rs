@@ -356,6 +356,9 @@ fn stack_of(given: &Bound<'_, PyAny>) -> PyResult<usize> {
             stack::LEAST
         )));
     }
+    if bytes > stack::MOST {
+        return Err(PyValueError::new_err(format!("stack_size must be at most {} bytes, got {bytes}", stack::MOST)));
+    }
     Ok(bytes)
 }
 

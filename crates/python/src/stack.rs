@@ -10,6 +10,9 @@ use std::cell::Cell;
 /// The least stack of a worker that runs Python bodies.
 pub(crate) const LEAST: usize = 512 << 10;
 
+/// The most that a pool takes for a stack: no address space holds a few of 1 TiB.
+pub(crate) const MOST: usize = 1 << 40;
+
 /// The stack of a worker unless the pool says otherwise: what threads of the interpreter have on Linux. Only touched pages
 /// take memory.
 pub(crate) const DEFAULT: usize = 8 << 20;
