@@ -12,6 +12,7 @@ from threadteam.interop.limits import Width
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 
+IN_PLACE_BYTES: int
 PAYS: float
 __version__: str
 

@@ -7,6 +7,7 @@ import pytest
 import threadteam.onnx as tt_onnx
 from onnx import helper
 from small_models import build
+from threadteam import _native
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -252,9 +253,19 @@ def test_attention_whose_scores_are_reshaped_stays_three_steps(batch, columns, r
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
-def test_attention_of_few_rows_stays_three_steps(rows, random):
+def test_attention_of_any_rows_is_one_step_where_its_operands_are_read_in_place(rows, random):
     shapes = {"q": (3, rows, 4), "k": (3, 4, 11), "v": (3, 11, 5), "mask": (11,)}
     model = attention_model(shapes=shapes)
+    assert ("attention" in kinds(model)) == (rows > 0)
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_attention_of_few_rows_whose_keys_must_be_transposed_stays_three_steps(rows, random):
+    transposed = helper.make_node("Transpose", ["k"], ["turned"], perm=[0, 2, 1])
+    nodes = [transposed, helper.make_node("MatMul", ["q", "turned"], ["s"]), *ATTENTION[1:]]
+    shapes = {"q": (3, rows, 4), "k": (3, 11, 4), "v": (3, 11, 5), "mask": (11,)}
+    model = attention_model(nodes, shapes)
     assert "attention" not in kinds(model)
     matches_reference(model, attention_feeds(random, shapes))
 
@@ -262,12 +273,12 @@ def test_attention_of_few_rows_stays_three_steps(rows, random):
 @pytest.mark.parametrize(
     ("rows", "depth", "columns", "heads", "fused"),
     [
-        (65, 16, 64, 1, True),
-        (65, 17, 67, 1, False),
-        (65, 17, 67, 2, False),
-        (64, 64, 64, 2, True),
-        (64, 64, 64, 1, False),
-        (8, 129, 600, 2, False),
+        # Operands that are read where they are, and ones whose rows are a page apart.
+        (65, 17, 67, 1, True),
+        (9, 33, 1024, 1, True),
+        (9, 300, 1024, 1, False),
+        (7, 3, 1024, 1, False),
+        (8, 129, 1024, 2, False),
     ],
 )
 def test_attention_is_one_step_where_that_was_measured_to_be_faster(rows, depth, columns, heads, fused, random):
@@ -275,6 +286,16 @@ def test_attention_is_one_step_where_that_was_measured_to_be_faster(rows, depth,
     shapes = {name: (heads, *dims) if heads > 1 and name != "mask" else dims for name, dims in matrices.items()}
     model = attention_model(shapes=shapes)
     assert ("attention" in kinds(model)) == fused
+    matches_reference(model, attention_feeds(random, shapes))
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_attention_without_a_batch_is_one_step_up_to_the_size_of_operands_read_in_place(fits, random):
+    columns = 80
+    depth = _native.IN_PLACE_BYTES // (4 * columns) + (0 if fits else 1)
+    shapes = {"q": (3, depth), "k": (depth, columns), "v": (columns, 5), "mask": (columns,)}
+    model = attention_model(shapes=shapes)
+    assert ("attention" in kinds(model)) == fits
     matches_reference(model, attention_feeds(random, shapes))
 
 

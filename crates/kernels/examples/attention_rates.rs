@@ -1,4 +1,5 @@
-//! Attention in one kernel beside its three steps, on one core: time, and billions of multiply-adds a second times two.
+//! Attention in one kernel beside its three steps, on one thread and on two: time, and on one thread billions of
+//! multiply-adds a second times two.
 //!
 //! `cargo run --release -p threadteam-kernels --example attention_rates`
 
@@ -29,7 +30,7 @@ const SHAPES: [([usize; 5], bool); 16] = [
 
 fn median(mut call: impl FnMut()) -> f64 {
     call();
-    let mut times: Vec<f64> = (0..25)
+    let mut times: Vec<f64> = (0..60)
         .map(|_| {
             let start = Instant::now();
             call();
@@ -41,6 +42,7 @@ fn median(mut call: impl FnMut()) -> f64 {
 }
 
 fn main() {
+    let pool = threadteam::Pool::builder().threads(2).build().expect("a pool");
     for ([batch, m, k, n, p], transposed) in SHAPES {
         let numbers = |len: usize| -> Vec<f32> { (0..len).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5).collect() };
         let (a, b, d) = (numbers(batch * m * k), numbers(batch * k * n), numbers(batch * n * p));
@@ -51,27 +53,41 @@ fn main() {
         // SAFETY: both orders of strides reach exactly the elements of `b`.
         let b = unsafe { View::from_raw(b.as_ptr(), layout) };
         let d = View::from_slice(&d, &[batch, n, p]).expect("the shape of the data");
-        let (mut one, mut three) = (f64::INFINITY, f64::INFINITY);
+        let mut times = [f64::INFINITY; 4];
         for _ in 0..5 {
-            let mut out = ViewMut::from_slice(&mut y, &[batch, m, p]).expect("the shape of the data");
-            one = one.min(median(|| attention(Exec::serial(), 0.125, &a, &b, 0.0, None, &d, &mut out)));
-            three = three.min(median(|| {
-                let mut weights = ViewMut::from_slice(&mut s, &[batch, m, n]).expect("the shape of the data");
-                matmul(Exec::serial(), 0.125, &a, &b, 0.0, None, &mut weights);
-                let mut copy = ViewMut::from_slice(&mut s, &[batch, m, n]).expect("the shape of the data");
-                // SAFETY: the softmax reads each row before it writes it.
-                let read = unsafe { View::from_raw(copy.as_mut_ptr().cast_const(), *copy.layout()) };
-                softmax(Exec::serial(), &read, 2, false, &mut copy);
-                matmul(Exec::serial(), 1.0, &read, &d, 0.0, None, &mut out);
-            }));
+            for wide in [false, true] {
+                let run = |f: &mut dyn FnMut(Exec<'_>)| {
+                    if wide {
+                        f(Exec::new(&pool, 2).expect("a token"))
+                    } else {
+                        f(Exec::serial())
+                    }
+                };
+                let mut out = ViewMut::from_slice(&mut y, &[batch, m, p]).expect("the shape of the data");
+                let at = usize::from(wide) * 2;
+                times[at] =
+                    times[at].min(median(|| run(&mut |exec| attention(exec, 0.125, &a, &b, 0.0, None, &d, &mut out))));
+                times[at + 1] = times[at + 1].min(median(|| {
+                    run(&mut |mut exec| {
+                        let mut weights = ViewMut::from_slice(&mut s, &[batch, m, n]).expect("the shape of the data");
+                        matmul(exec.reborrow(), 0.125, &a, &b, 0.0, None, &mut weights);
+                        let mut copy = ViewMut::from_slice(&mut s, &[batch, m, n]).expect("the shape of the data");
+                        // SAFETY: the softmax reads each row before it writes it.
+                        let read = unsafe { View::from_raw(copy.as_mut_ptr().cast_const(), *copy.layout()) };
+                        softmax(exec.reborrow(), &read, 2, false, &mut copy);
+                        matmul(exec.reborrow(), 1.0, &read, &d, 0.0, None, &mut out);
+                    })
+                }));
+            }
         }
-        let rate = (2 * batch * m * n * (k + p)) as f64 / one / 1e9;
+        let rate = (2 * batch * m * n * (k + p)) as f64 / times[0] / 1e9;
+        let [one, three, one2, three2] = times.map(|t| t * 1e6);
         println!(
-            "{batch:3} x {m}x{k}x{n}x{p}{}: one {:9.1} us {rate:5.1} GFLOP/s, three {:9.1} us, ratio {:.2}",
+            "{batch:3} x {m}x{k}x{n}x{p}{}: one {one:8.1} us {rate:5.1} GF, three {three:8.1}, ratio {:.2}; at two: one {one2:8.1} three {three2:8.1} ratio {:.2}, speed-up {:.2}",
             if transposed { " transposed" } else { "" },
-            one * 1e6,
-            three * 1e6,
-            one / three
+            one / three,
+            one2 / three2,
+            one.min(three) / one2.min(three2),
         );
     }
 }

@@ -7,12 +7,12 @@ use pulp::{Arch, Simd, WithSimd};
 use threadteam::Exec;
 
 use crate::exponential::fused;
-use crate::lanes::vectorized;
+use crate::lanes::{vectorized, vectorized_wide};
 use crate::loops::{distribute, Base};
 use crate::matmul::BLOCKS;
-use crate::panels::{room, Line, Panels};
+use crate::panels::{in_place_bytes, is_near, room, Line, Panels};
 use crate::rates::MULTIPLY_ADD_BYTE;
-use crate::softmax::{exponentials, peak};
+use crate::softmax::{exponentials, peak, takes_wide, POWERS, WIDE_POWERS};
 use crate::strip::{blocks, Strip, LANES};
 use crate::tile::{Matrix, Start};
 use crate::walk::offset_of;
@@ -22,8 +22,10 @@ use crate::{Real, View, ViewMut};
 const WEIGHT: f64 = 0.1;
 /// Nanoseconds around one block: packing, edges.
 const BLOCK: f64 = 200.0;
-/// The least rows of a block: each block packs both matrices, which as many multiply-adds an element must pay for.
-const LEAST_ROWS: usize = 96;
+/// The least rows of a block: a few groups of rows of a tile.
+const LEAST_ROWS: usize = 16;
+/// The same where each block packs a matrix, which as many multiply-adds an element must pay for.
+const LEAST_PACKED: usize = 96;
 /// Bytes of weights that are made before they are used: they and a pass of a matrix fit a 512 KiB second-level cache.
 const WEIGHTS: usize = 160 << 10;
 /// The most rows of weights at a time; a multiple of the rows of a tile.
@@ -99,8 +101,11 @@ pub fn attention<T: Real>(
         y: matrix(out, &layout, at),
     };
     // From the shape alone, so that no result depends on the width.
-    let wanted = BLOCKS.div_ceil(matrices).min(m.div_ceil(LEAST_ROWS));
-    let rows = m.div_ceil(wanted).next_multiple_of(12);
+    let near = in_place_bytes();
+    let stays = |operand: Matrix<T>, depth, cols| operand.col == 1 && is_near::<T>(near, operand.row, depth, cols);
+    let in_place = stays(heads(0).b, k, n) && stays(heads(0).d, n, p);
+    let wanted = BLOCKS.div_ceil(matrices).min(m.div_ceil(if in_place { LEAST_ROWS } else { LEAST_PACKED }));
+    let rows = m.div_ceil(wanted);
     let down = m.div_ceil(rows);
     let size = size_of::<T>() as f64;
     let nanos = (rows.min(m) * n) as f64 * ((k + p) as f64 * MULTIPLY_ADD_BYTE + WEIGHT) * size + BLOCK;
@@ -180,20 +185,19 @@ impl<T: Real> Head<T> {
             let y = self.y.from(from, 0);
             // SAFETY: as above.
             unsafe { b.multiply(simd, count, self.alpha, self.a.from(from, 0), start, weights) };
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (row, factor) in factors[..count].iter_mut().enumerate() {
-                        let row = Strip { at: weights.place(row, 0), step: 1 };
-                        // SAFETY: a row of the weights.
-                        let sum = unsafe {
-                            let max = peak(row, 0..self.n);
-                            exponentials::<T, FUSED, true>(row, row, 0..self.n, max)
-                        };
-                        *factor = T::from_f64(1.0 / sum);
-                    }
-                },
-            );
+            if takes_wide::<T>(self.n) {
+                vectorized_wide(
+                    #[inline(always)]
+                    // SAFETY: `count` rows of the weights.
+                    || unsafe { weigh::<T, FUSED, WIDE_POWERS>(weights, self.n, &mut factors[..count]) },
+                );
+            } else {
+                vectorized(
+                    #[inline(always)]
+                    // SAFETY: `count` rows of the weights.
+                    || unsafe { weigh::<T, FUSED, POWERS>(weights, self.n, &mut factors[..count]) },
+                );
+            }
             // The weights add up to one only after the division, which is done where there is less to divide.
             // SAFETY: as above.
             unsafe { d.multiply(simd, count, T::ONE, weights, Start::Zero, y) };
@@ -235,6 +239,24 @@ impl<T: Real> Head<T> {
         } else {
             divide(y, self.p, factor)
         }
+    }
+}
+
+/// Turns each row of scores into weights, and gives the factor that makes them add up to one.
+///
+/// # Safety
+///
+/// The matrix has a row for each factor, `len` neighbours long.
+#[inline(always)]
+unsafe fn weigh<T: Real, const FUSED: bool, const POWERS: usize>(weights: Matrix<T>, len: usize, factors: &mut [T]) {
+    for (row, factor) in factors.iter_mut().enumerate() {
+        let row = Strip { at: weights.place(row, 0), step: 1 };
+        // SAFETY: the caller's promise.
+        let sum = unsafe {
+            let max = peak(row, 0..len);
+            exponentials::<T, FUSED, true, POWERS>(row, row, 0..len, max)
+        };
+        *factor = T::from_f64(1.0 / sum);
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use faer::{Accum, MatMut, MatRef, Par};
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::panels::{is_near, pack, panels, room, wide, Line, DEPTH, PACK_FROM};
+use crate::panels::{is_near, near, pack, panels, room, wide, Line, DEPTH, PACK_FROM};
 use crate::tile::{Matrix, Panel, Start};
 use crate::Real;
 
@@ -136,11 +136,7 @@ impl<T: Real> WithSimd for Block<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let wide = match self.0.m {
-            1 => 8,
-            2 | 3 => 4,
-            _ => wide::<S>(),
-        };
+        let wide = wide::<S>(self.0.m);
         SCRATCH.with_borrow_mut(|scratch| self.0.passes(simd, scratch, wide));
     }
 }
@@ -151,7 +147,7 @@ impl<T: Real> Product<T> {
     fn passes<S: Simd>(&self, simd: S, scratch: &mut Vec<Line>, wide: usize) {
         let (lanes, size) = (T::lanes::<S>(), size_of::<T>());
         let width = wide * lanes;
-        let direct = self.b.col == 1 && (self.m < PACK_FROM || is_near::<T>(self.b.row, self.k, self.n));
+        let direct = self.b.col == 1 && (self.m < PACK_FROM || is_near::<T>(near::<S>(), self.b.row, self.k, self.n));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1));
         let span = match direct {
             true => self.n,

@@ -10,8 +10,8 @@ const LANES: usize = 16;
 
 /// Runs `body`, and what is inlined into it, compiled for AVX2 where the CPU has it.
 ///
-/// Only code that is inlined profits, so closures given here are marked `#[inline(always)]`. Loops this simple wait for
-/// memory with AVX2 already, so there is no third copy of each for AVX-512.
+/// Only code that is inlined profits, so closures given here are marked `#[inline(always)]`. Most loops wait for memory
+/// with AVX2 already, so only what is bound by arithmetic has a third copy, by [`vectorized_wide`].
 #[inline(always)]
 pub(crate) fn vectorized(body: impl FnOnce()) {
     #[cfg(target_arch = "x86_64")]
@@ -27,6 +27,36 @@ pub(crate) fn vectorized(body: impl FnOnce()) {
         }
     }
     body()
+}
+
+/// Whether [`vectorized_wide`] has wider vectors than [`vectorized`].
+#[inline]
+pub(crate) fn wide_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// As [`vectorized`], but for AVX-512 where the CPU has it.
+#[inline(always)]
+pub(crate) fn vectorized_wide(body: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        unsafe fn with_avx512(body: impl FnOnce()) {
+            body()
+        }
+
+        if wide_vectors() {
+            // SAFETY: the CPU has the features; AVX-512 implies the others.
+            return unsafe { with_avx512(body) };
+        }
+    }
+    vectorized(body);
 }
 
 /// One operand along a run: its address and what lies between neighbours.
@@ -85,7 +115,7 @@ impl<T: Copy> Line<T> for Splat<T> {
 /// A block is vectors already. Given the chance, the compiler joins the same lane of several blocks into vectors and
 /// shuffles them (4 times slower for a maximum), and makes vectors of the few elements after the last block.
 #[inline(always)]
-fn blocks_stay_apart() {
+pub(crate) fn blocks_stay_apart() {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     // SAFETY: no instruction; the statement touches nothing.
     unsafe {

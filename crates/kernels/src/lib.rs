@@ -38,6 +38,7 @@ pub use gather::{gather, GatherError, Index};
 pub use layout::{Layout, View, ViewMut, MAX_RANK};
 pub use matmul::matmul;
 pub use norm::layer_norm;
+pub use panels::in_place_bytes;
 pub use real::Real;
 pub use reduce::{reduce, AxisMask, Reduction};
 pub use select::select;

@@ -1,6 +1,6 @@
 //! Panels of columns: how the second operand of a product is cut and packed.
 
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::lanes::vectorized;
 use crate::tile::{Matrix, Panel, Start};
@@ -12,8 +12,6 @@ pub(crate) const DEPTH: usize = 256;
 /// Below this many rows a matrix is read where it is, when its rows are runs in memory: a copy would cost more than it
 /// saves.
 pub(crate) const PACK_FROM: usize = 24;
-/// The bytes of a matrix that are read where they are in any case.
-const SMALL: usize = 32 << 10;
 
 /// Elements that packing copies at once: every panel of AVX2 but those of one vector of `f64` has a multiple of them.
 const BLOCK: usize = 8;
@@ -23,22 +21,52 @@ const BLOCK: usize = 8;
 #[repr(C, align(64))]
 pub(crate) struct Line([u8; 64]);
 
-/// The vectors of a panel that suit the instruction set, for products of several rows.
+/// The vectors of a panel that suit the instruction set and the rows of a product: sums enough to hide the latency of
+/// one.
 #[inline(always)]
-pub(crate) fn wide<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 {
-        4
-    } else {
-        2
+pub(crate) fn wide<S: Simd>(rows: usize) -> usize {
+    match rows {
+        1 => 8,
+        2 | 3 => 4,
+        _ if S::REGISTER_COUNT >= 32 => 4,
+        _ => 2,
     }
 }
 
-/// Whether a matrix of rows that are runs in memory is read where it is as fast as packed, because it stays in the
-/// first-level cache.
+/// The bytes of a matrix that is read where it is as fast as packed, because it stays in the second-level cache.
+///
+/// A wide tile multiplies long enough with each row of a panel for the next ones to arrive from there; panels of AVX2, a
+/// line wide, lose by it from 256 KiB on (1.06 of the time of packed ones; with 64 KiB even).
 #[inline(always)]
-pub(crate) fn is_near<T>(row: isize, depth: usize, cols: usize) -> bool {
+pub(crate) fn near<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 {
+        256 << 10
+    } else {
+        64 << 10
+    }
+}
+
+/// The bytes up to which the matrix products of this CPU read their second operand where it is.
+pub fn in_place_bytes() -> usize {
+    struct Near;
+
+    impl WithSimd for Near {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _simd: S) -> usize {
+            near::<S>()
+        }
+    }
+
+    Arch::new().dispatch(Near)
+}
+
+/// Whether a matrix of rows that are runs in memory is read where it is, for at most `near` bytes.
+#[inline(always)]
+pub(crate) fn is_near<T>(near: usize, row: isize, depth: usize, cols: usize) -> bool {
     // Rows a multiple of a page apart fall on few lines of the cache.
-    depth * cols * size_of::<T>() <= SMALL && row * size_of::<T>() as isize % 4096 != 0
+    depth * cols * size_of::<T>() <= near && row * size_of::<T>() as isize % 4096 != 0
 }
 
 /// Makes room for `bytes` in `scratch` and returns where it begins.
@@ -60,6 +88,8 @@ pub(crate) struct Panels<T> {
     cols: usize,
     padded: usize,
     pass: usize,
+    /// The most vectors of a panel.
+    wide: usize,
 }
 
 impl<T: Real> Panels<T> {
@@ -70,11 +100,14 @@ impl<T: Real> Panels<T> {
     /// `b` has the rows and columns; `scratch` is left alone while the result is used.
     #[inline(always)]
     pub unsafe fn new<S: Simd>(scratch: &mut Vec<Line>, b: Matrix<T>, depth: usize, cols: usize, rows: usize) -> Self {
-        let (lanes, wide) = (T::lanes::<S>(), wide::<S>());
+        let (lanes, wide) = (T::lanes::<S>(), wide::<S>(rows));
         let padded = cols.next_multiple_of(wide * lanes);
         let pass = depth.div_ceil(depth.div_ceil(DEPTH).max(1));
-        let mut packed = Panels { place: Some(b), packed: std::ptr::null_mut(), depth, cols, padded, pass };
-        if b.col == 1 && cols.is_multiple_of(lanes) && (rows < PACK_FROM || is_near::<T>(b.row, depth, cols)) {
+        let mut packed = Panels { place: Some(b), packed: std::ptr::null_mut(), depth, cols, padded, pass, wide };
+        if b.col == 1
+            && cols.is_multiple_of(lanes)
+            && (rows < PACK_FROM || is_near::<T>(near::<S>(), b.row, depth, cols))
+        {
             return packed;
         }
         packed.place = None;
@@ -125,9 +158,9 @@ impl<T: Real> Panels<T> {
         start: Start<T>,
         y: Matrix<T>,
     ) {
-        let (lanes, wide) = (T::lanes::<S>(), wide::<S>());
+        let lanes = T::lanes::<S>();
         for (from, deep) in self.passes() {
-            for (col, cols, vectors) in panels(self.cols, lanes, wide) {
+            for (col, cols, vectors) in panels(self.cols, lanes, self.wide) {
                 let start = match start {
                     _ if from > 0 => Start::Output,
                     Start::Bias(beta, bias) => Start::Bias(beta, bias.from(0, col)),
@@ -144,7 +177,8 @@ impl<T: Real> Panels<T> {
                 match vectors {
                     1 => panel!(1),
                     2 => panel!(2),
-                    _ => panel!(4),
+                    4 => panel!(4),
+                    _ => panel!(8),
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::lanes::blocks_stay_apart;
 use crate::Real;
 
 /// Elements in a block: four AVX2 vectors of `f32`, enough sums in flight to hide the latency of an addition.
@@ -105,6 +106,7 @@ pub(crate) fn blocks_of<const N: usize>(range: Range<usize>, mut body: impl FnMu
     while at + N <= range.end {
         body(at, N);
         at += N;
+        blocks_stay_apart();
     }
     if at < range.end {
         body(at, range.end - at);

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from threadteam._native import IN_PLACE_BYTES
+
 from .values import Array, Buffer, Step, Tensor
 
 __all__ = ["drop_unused", "fuse"]
@@ -15,6 +17,8 @@ _FEW_ROWS = 8
 _DEEP = 128
 _SMALL_WEIGHTS = 64 * 64
 _WIDE = 4
+#: Rows a multiple of it apart fall on few lines of a cache.
+_PAGE = 4096
 
 
 def fuse(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
@@ -143,7 +147,7 @@ def fuse_attention(steps: list[Step], results: Sequence[Tensor]) -> list[Step]:
         scores = steps[softmax].ins[0]
         if scores is None or not steps[product].outs[0].shape == scores.shape == weights.shape:
             continue
-        if step.ins[0] != weights or weights.shape[:-1] != step.outs[0].shape[:-1] or not gains(a, weights, values):
+        if step.ins[0] != weights or weights.shape[:-1] != step.outs[0].shape[:-1] or not gains(a, b, weights, values):
             continue
         attrs = {name: steps[product].attrs[name] for name in ("alpha", "beta")}
         parts = (steps[product], steps[softmax], step)
@@ -162,17 +166,26 @@ def only_maker(tensor: Tensor | None, reader: int, uses: Uses) -> int | None:
     return uses.maker(tensor)
 
 
-def gains(a: Tensor, weights: Tensor, values: Tensor) -> bool:
-    """Whether attention is faster in one kernel: its steps are short, or the weights are most of what they touch.
+def gains(a: Tensor, b: Tensor, weights: Tensor, values: Tensor) -> bool:
+    """Whether attention is faster in one kernel.
 
-    Measured on one AVX2 core (``crates/kernels/examples/attention_rates.rs``): 0.75 to 0.83 of the time of three steps
-    for 12 heads of 16x16 weights, 0.85 to 0.93 for weights of four times the depth and more, 1.05 for twice the depth,
-    more with one row, where nothing is used twice.
+    It is where both products read their second operand in place: each part of the rows then goes through all three
+    operations on one core. Else each part packs both, which pays where the steps are short, or the weights are most of
+    what they touch. Measured in ``docs/decisions/08-attention-in-one-kernel.md``.
     """
+    if in_place(b) and in_place(values):
+        return True
     rows, columns = weights.shape[-2:]
     depth = max(a.shape[-1], values.shape[-1])
     short = weights.size > rows * columns and rows * columns <= _SMALL_WEIGHTS
     return rows >= _FEW_ROWS and depth <= _DEEP and (short or columns >= _WIDE * depth)
+
+
+def in_place(operand: Tensor) -> bool:
+    """Whether a product reads its second operand where it is, as ``crates/kernels/src/panels.rs`` decides."""
+    size = operand.dtype.itemsize
+    nbytes = operand.shape[-2] * operand.shape[-1] * size
+    return operand.strides[-1] == 1 and nbytes <= IN_PLACE_BYTES and operand.strides[-2] * size % _PAGE != 0
 
 
 @dataclass(frozen=True)
