@@ -54,7 +54,11 @@ pub fn round_trip(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
 
 const WAKES: usize = 25;
 
-/// The median time, in ns, from unparking a thread that has slept for 2 ms on the second CPU until it shows itself.
+/// The pause of the case that is judged by it: after 2 ms a wake takes half as long as after 20 ms, because the CPU sleeps
+/// less deeply.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// The median time, in ns, from unparking a thread that has slept for 20 ms on the second CPU until it shows itself.
 pub fn wake(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
     let (asked, shown) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
     let mut times = std::thread::scope(|scope| {
@@ -71,7 +75,7 @@ pub fn wake(clock: &Clock, cpus: &[usize]) -> io::Result<f64> {
         let pinned = system::restrict(0, &cpus[..1]);
         let times: Vec<f64> = (1..=WAKES as u64)
             .map(|number| {
-                let end = clock.after(ticks(), Duration::from_millis(2));
+                let end = clock.after(ticks(), SLEEP);
                 while ticks() < end {
                     std::hint::spin_loop();
                 }

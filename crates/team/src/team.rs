@@ -342,6 +342,7 @@ impl<'team> TeamExec<'team> {
     /// # Safety
     ///
     /// `call(data, ..)` may be called on several threads at once until this returns.
+    #[inline]
     unsafe fn gang_of(&self, inner: &Inner, members: &[u16], call: Call, data: *const ()) {
         self.check_epoch();
         let _leads = self.ticket.lead();
