@@ -239,8 +239,10 @@ def test_a_child_forked_while_threads_move_and_close_pools_can_use_and_close_the
             pools[:] = [*pools[-3:], pool]
             pool.exec().map(abs, [-1, -2])
             team = pool.into_team()
-            with team.exec() as token, token.external():
-                pass
+            with team.exec() as token:
+                with token.external():
+                    pass
+                token.external().__enter__()  # its end comes with the last reference
             team.into_pool()
             pool.close()
 
@@ -254,7 +256,7 @@ def test_a_child_forked_while_threads_move_and_close_pools_can_use_and_close_the
             if child == 0:
                 status = 1
                 try:
-                    signal.alarm(30)
+                    signal.alarm(10)
                     for pool in pools:
                         with contextlib.suppress(*REFUSALS):
                             pool.exec().map(abs, [-1, -2])

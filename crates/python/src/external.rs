@@ -179,6 +179,9 @@ impl Loan for Open {
         }
         Ok(())
     }
+
+    /// Whoever ends it here notices: see [`Stage::Ending`].
+    fn leave_parent(&self) {}
 }
 
 impl Drop for Open {

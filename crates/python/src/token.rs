@@ -83,6 +83,9 @@ pub(crate) trait Loan: Send + Sync {
     /// Ends the loan, the loans taken from it first. An entry that runs on it is waited for when `wait` says so, and is
     /// an error otherwise.
     fn end_loan(&self, py: Python<'_>, wait: bool) -> PyResult<()>;
+
+    /// In the child of a fork, while it has one thread: what a thread of the parent was about to give back comes back now.
+    fn leave_parent(&self);
 }
 
 /// What gets its token back.
@@ -434,13 +437,28 @@ impl<T: Held> Lender for Token<T> {
     fn take_back(&self) {
         let loan = self.loan.lock().take();
         drop(loan);
-        self.state.store(LIVE, Ordering::Release);
+        // Not if the child of a fork has ended the token meanwhile.
+        let _ = self.state.compare_exchange(LENT, LIVE, Ordering::Release, Ordering::Relaxed);
     }
 }
 
 impl<T: Held> Loan for Token<T> {
     fn end_loan(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         self.end(py, End::Closed, wait)
+    }
+
+    fn leave_parent(&self) {
+        if self.state.load(Ordering::Acquire) != LENT {
+            return;
+        }
+        let loan = self.loan.lock().clone();
+        if let Some(loan) = loan.and_then(|(loan, _)| loan.upgrade()) {
+            return loan.leave_parent();
+        }
+        // A thread of the parent was dropping the last reference to the loan.
+        if self.state.compare_exchange(LENT, Inside::now().busy(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            self.finish(End::Forked);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod moves;
 mod state;
 
 use crate::errors::raise;
-use crate::token::{Lender, Token};
+use crate::token::{Lender, Loan, Token};
 use crate::trace::PyTrace;
 use pyo3::prelude::*;
 use state::{Owner, State};
@@ -200,6 +200,9 @@ pub(crate) fn after_fork_in_child() {
         let roots = state.roots();
         state.leave_parent(&roots);
         drop(state);
+        for root in roots {
+            root.leave_parent();
+        }
     }
 }
 
