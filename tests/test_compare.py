@@ -22,7 +22,10 @@ MASKED = next(chain for chain in chains() if chain.mask_shape is not None)
 
 
 def arm(name: str, threads: int, median: float | None) -> ArmResult:
-    return ArmResult(name, threads, seconds=[] if median is None else [median])
+    row = ArmResult(name, threads)
+    if median is not None:
+        row.add_turn([median], median)
+    return row
 
 
 def case(*arms: ArmResult) -> CaseResult:
@@ -132,6 +135,17 @@ def test_the_speedup_is_over_the_same_system_on_one_thread() -> None:
 def test_the_ratio_is_to_onnx_runtimes_best_width() -> None:
     result = case(arm("threadteam", 2, 3.0), arm("onnxruntime", 1, 6.0), arm("onnxruntime", 2, 12.0))
     assert result.against_onnxruntime(result.arms[0]) == 0.5
+
+
+def test_ratios_are_taken_turn_by_turn() -> None:
+    one, other = ArmResult("threadteam", 1), ArmResult("threadteam", 2)
+    # The clock halves after the first turn; the second arm is disturbed in the last.
+    for row, turns in ((one, [4.0, 8.0, 8.0]), (other, [2.0, 4.0, 40.0])):
+        for seconds in turns:
+            row.add_turn([seconds] * 3, seconds)
+    assert one.over(other) == 2.0
+    assert case(one, other).speedup(other) == 2.0
+    assert (one.median, other.median) == (8.0, 4.0)
 
 
 def test_nothing_is_compared_with_what_was_not_measured() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-from threadteam.compare.results import ArmResult, CaseResult, Comparison, quantile
+from threadteam.compare.results import ArmResult, CaseResult, Comparison
 from threadteam.extras import require
 from threadteam.outputs import writing
 from threadteam.units import duration
@@ -78,11 +79,9 @@ def draw(report: Comparison, paths: Sequence[str | PathLike[str]]) -> None:
 
 
 def _ratios(case: CaseResult, arm: ArmResult | None) -> list[float]:
-    """The lower quartile, median and upper quartile of an arm's runs over ONNX Runtime's median."""
-    reference = case.best("onnxruntime")
-    if arm is None or reference is None or not reference.median:
-        return []
-    return [quantile(arm.seconds, share) / reference.median for share in (0.25, 0.5, 0.75)]
+    """The lower quartile, median and upper quartile of the turns of an arm over those of ONNX Runtime."""
+    ratios = arm.ratios(case.best("onnxruntime")) if arm is not None else []
+    return list(statistics.quantiles(ratios, method="inclusive")) if len(ratios) > 1 else ratios * 3
 
 
 def _mark(axis: Any, name: str, ratios: list[float], height: float) -> None:

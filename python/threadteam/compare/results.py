@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ def quantile(values: list[float], share: float) -> float:
 class ArmResult:
     """One system at one width on one case. Times are in seconds; None where nothing was measured.
 
+    `turns` holds the median of each turn, in which every arm of the case had one.
+
     `problem` says why the arm was skipped, failed, or gave a wrong result. `difference` is the largest one from the
     reference arm relative to the largest magnitude; `threads_found` counts the participants in /proc.
     """
@@ -40,6 +43,7 @@ class ArmResult:
     difference: float | None = None
     threads_found: int | None = None
     seconds: list[float] = field(default_factory=list)
+    turns: list[float] = field(default_factory=list)
     cpu_seconds: float = 0.0
     decomposition: Decomposition | None = None
 
@@ -57,6 +61,23 @@ class ArmResult:
     def worst(self) -> float | None:
         """The slowest run after warm-up."""
         return max(self.seconds, default=None)
+
+    def add_turn(self, seconds: list[float], cpu_seconds: float) -> None:
+        """Note the runs of one more turn."""
+        self.seconds += seconds
+        self.turns.append(quantile(seconds, 0.5))
+        self.cpu_seconds += cpu_seconds
+
+    def ratios(self, other: ArmResult | None) -> list[float]:
+        """The time of a run as a multiple of another arm's, turn by turn.
+
+        The clock of a shared machine changes between turns, and with it that of both arms.
+        """
+        return [own / its for own, its in zip(self.turns, other.turns, strict=False) if its] if other else []
+
+    def over(self, other: ArmResult | None) -> float | None:
+        """The median of the `ratios`."""
+        return statistics.median(ratios) if (ratios := self.ratios(other)) else None
 
     @property
     def cpu_per_run(self) -> float | None:
@@ -81,7 +102,7 @@ class CaseResult:
     def speedup(self, arm: ArmResult) -> float | None:
         """How many times faster `arm` is than the same system on one thread."""
         serial = next((other for other in self.arms if other.system == arm.system and other.threads == 1), None)
-        return _ratio(serial.median if serial else None, arm.median)
+        return serial.over(arm) if serial else None
 
     def best(self, system: str) -> ArmResult | None:
         """The fastest width of a system."""
@@ -89,9 +110,8 @@ class CaseResult:
         return min(timed, key=lambda arm: arm.median or 0.0, default=None)
 
     def against_onnxruntime(self, arm: ArmResult) -> float | None:
-        """The median of `arm` as a multiple of ONNX Runtime's at its best width: below 1 is faster."""
-        best = self.best("onnxruntime")
-        return _ratio(arm.median, best.median if best else None)
+        """A run of `arm` as a multiple of ONNX Runtime's at its best width: below 1 is faster."""
+        return arm.over(self.best("onnxruntime"))
 
     @property
     def wrong(self) -> list[ArmResult]:
@@ -133,7 +153,3 @@ class Comparison:
                 )
         result["correct"] = self.correct
         return result
-
-
-def _ratio(numerator: float | None, denominator: float | None) -> float | None:
-    return numerator / denominator if numerator is not None and denominator else None

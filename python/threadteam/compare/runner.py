@@ -220,8 +220,7 @@ def _turn(arm: Arm, row: ArmResult) -> None:
     warm_up = min(_MOST_RUNS, math.ceil(_WARM_UP / expected) if expected < _TURN else 0)
     turn = arm.time(runs, warm_up)
     arm.settle()
-    row.seconds += turn.seconds
-    row.cpu_seconds += turn.cpu_seconds
+    row.add_turn(turn.seconds, turn.cpu_seconds)
 
 
 def _decompose(arm: Arm, row: ArmResult) -> None:
