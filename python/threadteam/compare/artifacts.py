@@ -16,7 +16,7 @@ from threadteam.outputs import writing
 __all__ = ["record_timeline", "write"]
 
 #: Which chain is drawn, when it was compared: its sections are long enough to see and short enough for the dispatches.
-_DRAWN = "gsg_64_128_128_128"
+_DRAWN = "gsg_256_512_512_512"
 _RUNS = 40
 
 
