@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -128,3 +130,38 @@ def test_scopes_that_the_collector_ends_in_the_middle_of_a_change_do_not_lock_it
         print(_settings)
     """)
     assert printed == "{}\n"
+
+
+LOADED_TBB = """
+    import ctypes, importlib.metadata
+    import threadteam as tt
+    tbb = importlib.metadata.files("tbb")
+    (path,) = [file.locate() for file in tbb if file.name == "libtbb.so.12"]
+    def widths():
+        return [row.width for row in tt.interop.widths() if row.library == "TBB"]
+    print(widths())
+    ctypes.CDLL(path)
+    (wide,) = widths()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or platform.machine() != "x86_64", reason="no wheel of TBB")
+def test_tbb_is_limited_while_any_scope_lasts_and_restored_whatever_the_order() -> None:
+    out = run(
+        LOADED_TBB
+        + """
+    with tt.Pool(64) as pool:
+        one, two = pool.exec(), tt.Exec.serial()
+        first, second = one.external(), two.external()
+        narrow = first.__enter__()
+        print("TBB" in narrow.limited, widths() == [min(wide, 64)])
+        second.__enter__()
+        print(widths())
+        first.__exit__(None, None, None)
+        print(widths())
+        second.__exit__(None, None, None)
+        print(widths() == [wide])
+        print(two.external(lambda width: widths()), widths() == [wide])
+    """
+    )
+    assert out.splitlines() == ["[]", "True True", "[1]", "[1]", "True", "[1] True"]

@@ -307,6 +307,8 @@ impl Trace {
                     }
                     (self.participants + further).min(last)
                 };
+                // Made while a fork waits: its child would wait for ever for memory that another thread was making.
+                self.rings[ring].entries(self.capacity);
                 owners.rings.insert(thread.id(), ring);
                 ring
             }

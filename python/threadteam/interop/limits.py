@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from threadteam import _forks
+from threadteam.interop import tbb
 
 T = TypeVar("T")
 
@@ -160,6 +161,9 @@ def _libraries() -> Iterator[_Library]:
         name = str(library.prefix or library.internal_api)
         per_thread = library.user_api == "openmp"
         yield _Library(("lib", library.filepath), name, per_thread, library.get_num_threads, library.set_num_threads)
+    found_tbb = tbb.loaded()
+    if found_tbb is not None:
+        yield _Library(("tbb",), "TBB", False, found_tbb.width, found_tbb.limit)
     numba: Any = sys.modules.get("numba")
     if numba is not None:
         yield _Library(("numba",), "numba", True, numba.get_num_threads, numba.set_num_threads)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from threadteam.cpus import cpu_budget
+from threadteam.interop import tbb
 from threadteam.interop.limits import controller
 
 Scope = Literal["thread", "process", "fixed"]
@@ -89,7 +90,7 @@ def widths() -> Widths:
     OpenBLAS  2      the process      threadpoolctl
     """
     rows, note = _shared_libraries()
-    rows += [row for probe in (_numba, _torch, _onnxruntime) if (row := probe()) is not None]
+    rows += [row for probe in (_tbb, _numba, _torch, _onnxruntime) if (row := probe()) is not None]
     return Widths(tuple(rows), note)
 
 
@@ -104,6 +105,11 @@ def _shared_libraries() -> tuple[list[Row], str | None]:
         scope: Scope = "thread" if info["user_api"] in _PER_THREAD else "process"
         rows.append(Row(str(name), int(info["num_threads"] or 1), scope, "threadpoolctl", info["filepath"]))
     return rows, None
+
+
+def _tbb() -> Row | None:
+    found = tbb.loaded()
+    return None if found is None else Row("TBB", found.width(), "process", "tbb::global_control")
 
 
 def _numba() -> Row | None:
