@@ -19,9 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from threadteam import _native
 from threadteam._files import read_text
-from threadteam._native import DispatchCosts, DispatchKind, HostClass, WidthCosts
+from threadteam._native import DispatchCosts, DispatchKind, HostClass, WidthCosts, __version__
 from threadteam.cpus import detected_width
 from threadteam.units import duration
 
@@ -65,8 +64,7 @@ class Host:
     @classmethod
     def here(cls) -> Host:
         """The machine and the package that ask."""
-        version = _native.__version__
-        return cls(HostClass.detect().name, cpu_model(), detected_width(), version)
+        return cls(HostClass.detect().name, cpu_model(), detected_width(), __version__)
 
     @property
     def file_name(self) -> str:

@@ -19,12 +19,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from threadteam._native import __version__
 from threadteam.errors import ThreadteamError
 from threadteam.outputs import check_file, make_folder
+from threadteam.script import INTERRUPTED, trace_script
 from threadteam.units import duration
 
 __all__ = ["app", "run"]
 
-#: Exit statuses: a command failed; it was used wrongly; a comparison found a wrong result; Ctrl-C.
-FAILED, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
+#: Exit statuses, beside that of Ctrl-C: a command failed; it was used wrongly; a comparison found a wrong result.
+FAILED, USAGE, WRONG_RESULT = 1, 2, 3
 #: What only a write meets.
 _FAILED_WRITES = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT}
 #: What the comparison's tables need.
@@ -248,8 +249,6 @@ def trace(
 
     Every dispatch, share, barrier, park and wake goes into a Perfetto trace and a picture.
     """
-    from threadteam.script import trace_script
-
     check_file(output)
     # What the script prints must not mix with the JSON.
     with redirect_stdout(sys.stderr) if json else nullcontext():

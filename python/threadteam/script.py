@@ -14,7 +14,7 @@ from typing import Any
 from threadteam.errors import MissingExtra
 from threadteam.tracing import trace
 
-__all__ = ["trace_script"]
+__all__ = ["INTERRUPTED", "trace_script"]
 
 #: The status of a program that Ctrl-C ended, as shells have it.
 INTERRUPTED = 130

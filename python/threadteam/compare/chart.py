@@ -14,14 +14,8 @@ from threadteam.units import duration
 
 __all__ = ["draw"]
 
-_ORDER = ("threadteam", "openmp", "numpy", "onnxruntime")
-#: Colours that stay apart for colour-blind readers, and shapes for readers without colour.
-_MARKS = {
-    "threadteam": ("#2166ac", "o"),
-    "openmp": ("#f7941d", "s"),
-    "numpy": ("#8c8c8c", "^"),
-    "onnxruntime": ("#000000", "D"),
-}
+#: The systems in order: colours that stay apart for colour-blind readers, and shapes for readers without colour.
+_MARKS = {"threadteam": ("#2166ac", "o"), "openmp": ("#f7941d", "s"), "numpy": ("#8c8c8c", "^")}
 _FASTER = "#eaf2fb"
 #: The ratios that the axis shows in any case.
 _LEAST, _MOST = 0.4, 1.6
@@ -46,19 +40,20 @@ def draw(report: Comparison, paths: Sequence[str | PathLike[str]]) -> None:
         When no case has both ONNX Runtime and another system.
     """
     cases = [case for case in report.cases if case.best("onnxruntime") is not None]
-    systems = [name for name in _ORDER if any(case.best(name) is not None for case in cases)]
-    if not set(systems) - {"onnxruntime"}:
+    rows = [{name: ratios for name in _MARKS if (ratios := _ratios(case, case.best(name)))} for case in cases]
+    if not any(rows):
         raise ValueError("no case has times of ONNX Runtime and of another system, so there is nothing to draw")
     figures = require("matplotlib.figure", "plot", "the picture of a comparison")
     figure = figures.Figure(figsize=(10, 1.9 + 0.34 * len(cases)), layout="constrained")
     axis = figure.subplots()
-    reach = [ratio for case in cases for name in systems for ratio in _ratios(case, case.best(name))]
+    reach = [ratio for row in rows for ratios in row.values() for ratio in ratios]
     left, right = min(_LEAST, *reach) * 0.95, max(_MOST, *reach) * 1.05
     axis.axvspan(left, 1.0, color=_FASTER, zorder=0)
     axis.axvline(1.0, color="0.3", linewidth=1.0, zorder=1)
-    for row, case in enumerate(cases):
-        for place, name in enumerate(name for name in systems if name != "onnxruntime"):
-            _mark(axis, name, _ratios(case, case.best(name)), row + 0.17 * (place - 1))
+    for height, row in enumerate(rows):
+        for place, name in enumerate(_MARKS):
+            if name in row:
+                _mark(axis, name, row[name], height + 0.17 * (place - 1))
     axis.set_xscale("log")
     axis.set_xlim(left, right)
     ticks = [tick for tick in _TICKS if left <= tick <= right]
@@ -85,8 +80,6 @@ def _ratios(case: CaseResult, arm: ArmResult | None) -> list[float]:
 
 
 def _mark(axis: Any, name: str, ratios: list[float], height: float) -> None:
-    if not ratios:
-        return
     colour, shape = _MARKS[name]
     low, middle, high = ratios
     label = None if name in axis.get_legend_handles_labels()[1] else name

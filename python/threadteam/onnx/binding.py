@@ -9,6 +9,7 @@ import numpy as np
 
 from threadteam.errors import InvalidArgument
 
+from .inputs import quoted
 from .types import array_type_string
 from .values import Array
 
@@ -156,7 +157,7 @@ class IOBinding:
         if buffer_ptr is not None:
             raise InvalidArgument(f"output {name!r}: a bare address cannot be checked; give the array with array=")
         if name not in self._outputs_known:
-            raise InvalidArgument(f"unknown output {name!r}; the model has {', '.join(map(repr, self._outputs_known))}")
+            raise InvalidArgument(f"unknown output {name!r}; the model has {quoted(self._outputs_known)}")
         if array is None and shape is not None and element_type is not None:
             array = np.zeros(tuple(shape), element_type)
         self._outputs[name] = array

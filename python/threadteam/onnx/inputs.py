@@ -38,7 +38,7 @@ def check_names(given: Collection[str], required: Collection[str], optional: Col
 
 def quoted(names: Collection[str]) -> str:
     """Names in quotes, separated by commas."""
-    return ", ".join(f"{name!r}" for name in names)
+    return ", ".join(map(repr, names))
 
 
 class InputReader:

@@ -17,7 +17,7 @@ from threadteam.errors import Fail, InvalidArgument, RunCancelled, RunTerminated
 from .arguments import PROVIDER, check_providers, checked_options, fix_dimensions, replace_initializers
 from .binding import IOBinding, OrtValue
 from .graph import Graph, ValueSpec
-from .inputs import InputReader, check_names, shape_text
+from .inputs import InputReader, check_names, quoted, shape_text
 from .loader import load_graph
 from .options import ModelMetadata, NodeArg, RunOptions, SessionOptions
 from .planner import Planner, ShapeSurprise, input_tensor
@@ -297,9 +297,7 @@ class InferenceSession:
             return self._output_names
         unknown = [name for name in output_names if name not in self._output_names]
         if unknown:
-            raise InvalidArgument(
-                f"unknown output {unknown[0]!r}; the model has {', '.join(map(repr, self._output_names))}"
-            )
+            raise InvalidArgument(f"unknown output {unknown[0]!r}; the model has {quoted(self._output_names)}")
         return tuple(output_names)
 
     # -- life ---------------------------------------------------------------------------------------------------------
