@@ -120,6 +120,7 @@ fn run(options: &Options) -> Result<(), String> {
 /// Runs the rounds of one case: a probe, then every arm, starting with another one each time.
 fn scenario(bench: &Bench, case: &Case, arms: &[&dyn Arm], rounds: usize) -> Result<report::ScenarioReport, String> {
     let arms: Vec<&dyn Arm> = arms.iter().copied().filter(|arm| applies(case, *arm)).collect();
+    let floor = arms.iter().copied().find(|arm| arm.is_floor());
     let mut failed = vec![None; arms.len()];
     let mut done = Vec::with_capacity(rounds);
     let company = system::Company::start();
@@ -135,7 +136,7 @@ fn scenario(bench: &Bench, case: &Case, arms: &[&dyn Arm], rounds: usize) -> Res
             // An arm that cannot run a case cannot run it in the next round either.
             outcomes[index] = match &failed[index] {
                 Some(reason) => Err(String::clone(reason)),
-                None => session::measure(bench, arms[index], case),
+                None => session::measure_beside(bench, floor, arms[index], case),
             };
             failed[index] = outcomes[index].as_ref().err().cloned();
         }

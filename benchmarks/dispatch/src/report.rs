@@ -87,6 +87,8 @@ pub struct ArmReport {
     pub serial: Option<Ratio>,
     /// What the ratios are formed of: of each round the median batch, or the median section without batches.
     pub round_ns: Vec<f64>,
+    /// The same of the floor, measured right before; empty where the case does not compare with it.
+    pub floor_round_ns: Vec<f64>,
 }
 
 /// Ratios to another arm in the same round.
@@ -124,11 +126,12 @@ pub fn reduce(case: &Case, arms: &[&dyn Arm], rounds: &[Round], company: f64) ->
         let samples = pooled(&sessions);
         let ratio = |wanted: bool, name: &str| -> Option<Ratio> {
             let other = index_of(name).filter(|&other| wanted && other != index)?;
-            let mut ratios: Vec<f64> = good(index)
-                .zip(good(other))
-                .filter_map(|(own, other)| Some(middle(own?) / middle(other?)))
-                .filter(|ratio| ratio.is_finite())
-                .collect();
+            let of_round = |(own, other): (Option<&Outcome>, Option<&Outcome>)| {
+                let other = if name == FLOOR { own?.floor_ns } else { other.map(Outcome::figure) };
+                Some(own?.figure() / other?)
+            };
+            let mut ratios: Vec<f64> =
+                good(index).zip(good(other)).filter_map(of_round).filter(|ratio| ratio.is_finite()).collect();
             sort(&mut ratios);
             let others = pooled(&good(other).flatten().collect::<Vec<_>>());
             let of_p99 = quantile(&samples, 0.99) / quantile(&others, 0.99);
@@ -146,7 +149,8 @@ pub fn reduce(case: &Case, arms: &[&dyn Arm], rounds: &[Round], company: f64) ->
             batched_ns: batched(&sessions),
             floor: ratio(case.versus_floor, FLOOR),
             serial: ratio(case.versus_serial, SERIAL),
-            round_ns: sessions.iter().map(|session| middle(session)).collect(),
+            round_ns: sessions.iter().map(|session| session.figure()).collect(),
+            floor_round_ns: sessions.iter().filter_map(|session| session.floor_ns).collect(),
         });
     }
     ScenarioReport {
@@ -166,18 +170,10 @@ pub fn reduce(case: &Case, arms: &[&dyn Arm], rounds: &[Round], company: f64) ->
     }
 }
 
-/// The figure of one round: of batches if there are any, else of single sections.
-fn middle(session: &Outcome) -> f64 {
-    match session.batches.is_empty() {
-        true => median(&mut session.samples.clone()),
-        false => median(&mut session.batches.clone()),
-    }
-}
-
 /// The median over the rounds of a section's time in a batch.
 fn batched(sessions: &[&Outcome]) -> Option<f64> {
     let rounds = sessions.iter().filter(|session| !session.batches.is_empty());
-    let mut figures: Vec<f64> = rounds.map(|session| middle(session)).collect();
+    let mut figures: Vec<f64> = rounds.map(|session| session.figure()).collect();
     (!figures.is_empty()).then(|| median(&mut figures))
 }
 
@@ -337,7 +333,7 @@ mod tests {
     use crate::arms;
     use crate::scenarios;
 
-    fn outcome(samples: &[f64], batches: &[f64]) -> Result<Outcome, String> {
+    fn outcome(samples: &[f64], batches: &[f64], floor_ns: Option<f64>) -> Result<Outcome, String> {
         Ok(Outcome {
             samples: samples.to_vec(),
             batches: batches.to_vec(),
@@ -345,37 +341,37 @@ mod tests {
             participants: 2,
             pinned: true,
             quiet_after: true,
+            floor_ns,
         })
     }
 
-    fn reduced(floor: [&[f64]; 2], own: [Result<Outcome, String>; 2]) -> ScenarioReport {
+    fn reduced(own: [Result<Outcome, String>; 2]) -> ScenarioReport {
         let found = arms::all("", None).found;
         let pick = |name: &str| found.iter().find(|arm| arm.name() == name).map(|arm| &**arm).expect("the arm exists");
         let case = &scenarios::all()[0];
-        let rounds = floor
-            .iter()
-            .zip(own)
-            .map(|(times, own)| Round { round_trip_ns: 100.0, outcomes: vec![outcome(times, &[]), own] });
-        reduce(case, &[pick(FLOOR), pick("fork_union")], &rounds.collect::<Vec<_>>(), 0.0)
+        // The floor's own turn in a round says nothing of what it takes beside another arm.
+        let rounds = own.map(|own| Round { round_trip_ns: 100.0, outcomes: vec![outcome(&[1.0], &[], None), own] });
+        reduce(case, &[pick(FLOOR), pick("fork_union")], &rounds, 0.0)
     }
 
     #[test]
-    fn a_ratio_is_formed_inside_each_round() {
-        let report = reduced([&[100.0], &[400.0]], [outcome(&[200.0], &[]), outcome(&[800.0], &[])]);
+    fn a_ratio_to_the_floor_is_formed_with_its_turn_right_before() {
+        let report = reduced([outcome(&[200.0], &[], Some(100.0)), outcome(&[800.0], &[], Some(400.0))]);
         let ratio = report.arms[1].floor.expect("both ran");
         assert_eq!((ratio.median, ratio.p90), (2.0, 2.0));
     }
 
     #[test]
     fn batches_are_preferred_for_ratios() {
-        let report = reduced([&[100.0], &[100.0]], [outcome(&[200.0], &[150.0]), outcome(&[200.0], &[150.0])]);
+        let one = || outcome(&[200.0], &[150.0], Some(100.0));
+        let report = reduced([one(), one()]);
         assert_eq!(report.arms[1].floor.expect("both ran").median, 1.5);
         assert_eq!(report.arms[1].median_ns, 200.0);
     }
 
     #[test]
     fn an_arm_that_failed_is_named_with_its_reason() {
-        let report = reduced([&[100.0], &[100.0]], [Err("no pool".into()), Err("no pool".into())]);
+        let report = reduced([Err("no pool".into()), Err("no pool".into())]);
         assert_eq!(report.arms.len(), 1);
         assert_eq!(report.skipped[0].reason, "no pool");
         assert!(table(&report).contains("skipped: no pool"));

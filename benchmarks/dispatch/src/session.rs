@@ -3,6 +3,7 @@
 use crate::arms::{Arm, Section};
 use crate::clock::{ticks, Clock};
 use crate::scenarios::{Body, Case, Metric};
+use crate::stats::median;
 use crate::system::{self, Tid};
 use crate::work::{chain, Work};
 use std::hint::{black_box, spin_loop};
@@ -41,10 +42,30 @@ pub struct Outcome {
     pub pinned: bool,
     /// Whether every thread of the pool had stopped spinning within half a second of its end.
     pub quiet_after: bool,
+    /// The floor's figure right before, where ratios to it mean something.
+    pub floor_ns: Option<f64>,
+}
+
+impl Outcome {
+    /// What ratios are formed of: the median batch if there are any, else the median section.
+    pub fn figure(&self) -> f64 {
+        match self.batches.is_empty() {
+            true => median(&mut self.samples.clone()),
+            false => median(&mut self.batches.clone()),
+        }
+    }
+}
+
+/// Runs a session of `arm`, and one of the `floor` right before it where the case compares the two: a virtual machine's CPUs move on
+/// their host, and every cost with them, so what is divided by each other is measured next to each other.
+pub fn measure_beside(bench: &Bench, floor: Option<&dyn Arm>, arm: &dyn Arm, case: &Case) -> Result<Outcome, String> {
+    let floor = floor.filter(|_| case.versus_floor && !arm.is_floor());
+    let floor_ns = floor.map(|floor| Ok::<_, String>(measure(bench, floor, case)?.figure())).transpose()?;
+    Ok(Outcome { floor_ns, ..measure(bench, arm, case)? })
 }
 
 /// Runs one session.
-pub fn measure(bench: &Bench, arm: &dyn Arm, case: &Case) -> Result<Outcome, String> {
+fn measure(bench: &Bench, arm: &dyn Arm, case: &Case) -> Result<Outcome, String> {
     let threads = bench.threads * if arm.is_floor() { 1 } else { case.crowd };
     let mut outcome = Err("its pool never called back".to_string());
     let opened = arm.with(threads, &mut |section| outcome = visit(bench, arm, case, threads, section));
@@ -96,7 +117,7 @@ fn visit(
         let ideal = case.parts_per_thread as f64 * body_ns;
         samples.iter_mut().chain(&mut batches).for_each(|time| *time -= ideal);
     }
-    Ok(Outcome { samples, batches, body_ns, participants: crew.len(), pinned, quiet_after: true })
+    Ok(Outcome { samples, batches, body_ns, participants: crew.len(), pinned, quiet_after: true, floor_ns: None })
 }
 
 /// Runs sections whose parts dwell, ever longer, until every participant has shown up or is known not to.

@@ -193,10 +193,11 @@ fn measured(figure: Figure, scenario: &ScenarioReport, name: &str) -> Option<Mea
     let arm = |name: &str| scenario.arms.iter().find(|arm| arm.name == name);
     let own = arm(name)?;
     let rounds = |other: &str, pair: fn(f64, f64) -> f64| -> Option<Vec<f64>> {
-        let other: &ArmReport = arm(other)?;
+        let beside: &ArmReport = arm(other)?;
+        let others = if other == FLOOR { &own.floor_round_ns } else { &beside.round_ns };
         // An arm that failed in some round has no figure for it, so rounds cannot be paired.
-        (own.round_ns.len() == other.round_ns.len() && own.name != other.name)
-            .then(|| own.round_ns.iter().zip(&other.round_ns).map(|(&own, &other)| pair(own, other)).collect())
+        (own.round_ns.len() == others.len() && own.name != beside.name)
+            .then(|| own.round_ns.iter().zip(others).map(|(&own, &other)| pair(own, other)).collect())
     };
     let series = match figure {
         Times(other) | TimesP90(other) => rounds(other, |own, other| own / other)?,

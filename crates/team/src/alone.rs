@@ -26,10 +26,13 @@ pub(crate) struct Alone<'a> {
 
 impl<'a> Alone<'a> {
     /// `None` when all `members` are awake. `estimate` is the serial time of the section in nanoseconds, 0 if unknown.
+    #[inline]
     pub(crate) fn begin(inner: &'a Inner, members: &'a [u16], home: &'a Slot, estimate: u64) -> Option<Self> {
-        if !inner.parking.any_parked(members) {
-            return None;
-        }
+        inner.parking.any_parked(members).then(|| Alone::begin_beside_sleepers(inner, members, home, estimate))
+    }
+
+    #[inline(never)]
+    fn begin_beside_sleepers(inner: &'a Inner, members: &'a [u16], home: &'a Slot, estimate: u64) -> Self {
         let since = inner.now_ns();
         let gap = since.saturating_sub(inner.debt.last_end.load(Ordering::Relaxed));
         let forget = u128::from(gap) > inner.settings.wait.idle_spin().as_nanos();
@@ -41,10 +44,11 @@ impl<'a> Alone<'a> {
         if debt >= WAKE_NS || likely >= EAGER_NS {
             alone.wake();
         }
-        Some(alone)
+        alone
     }
 
     /// Between two chunks.
+    #[inline(never)]
     pub(crate) fn tick(&mut self) {
         if !self.woke && self.debt + self.elapsed() >= WAKE_NS {
             self.wake();
@@ -52,6 +56,7 @@ impl<'a> Alone<'a> {
     }
 
     /// After the join.
+    #[inline(never)]
     pub(crate) fn end(self) {
         let elapsed = self.elapsed();
         let debt = &self.inner.debt;

@@ -19,11 +19,13 @@ impl Claim {
         Claim { ids: [const { MaybeUninit::uninit() }; MAX_WORKERS], count: 0 }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, id: usize) {
         self.ids[self.count].write(id as u16);
         self.count += 1;
     }
 
+    #[inline]
     pub(crate) fn ids(&self) -> &[u16] {
         // SAFETY: `push` wrote the first `count` entries.
         unsafe { std::slice::from_raw_parts(self.ids.as_ptr().cast(), self.count) }
@@ -43,41 +45,45 @@ impl FreeMask {
 
     /// Claims up to `want` workers for the caller, awake ones first, lowest numbers first: a lone caller gets the same
     /// workers every time, so the same rows stay in the same caches.
+    #[inline]
     pub(crate) fn claim(&self, want: usize, parked: impl Fn(usize) -> u64, claim: &mut Claim) {
+        let mut left = want;
         for asleep in [false, true] {
-            for (index, word) in self.words.iter().enumerate() {
-                let mut seen = word.load(Ordering::Relaxed);
-                loop {
-                    let sleepers = parked(index);
-                    let eligible = seen & if asleep { !0 } else { !sleepers };
-                    let taken = lowest(eligible, want - claim.count);
-                    if taken == 0 {
-                        break;
-                    }
-                    at!(BeforeClaim);
-                    // Acquire: what the last holder of these slots wrote to them comes first.
-                    let acquire = if mutated!(RelaxedClaim) { Ordering::Relaxed } else { Ordering::Acquire };
-                    let claimed = if mutated!(ClaimByStore) {
-                        word.store(seen & !taken, Ordering::Relaxed);
-                        Ok(seen)
-                    } else {
-                        word.compare_exchange_weak(seen, seen & !taken, acquire, Ordering::Relaxed)
-                    };
-                    match claimed {
-                        Ok(_) => {
-                            let mut rest = taken;
-                            while rest != 0 {
-                                claim.push(index * BITS + rest.trailing_zeros() as usize);
-                                rest &= rest - 1;
-                            }
-                            break;
-                        }
-                        Err(now) => seen = now,
-                    }
+            for index in 0..self.words.len() {
+                let mut rest = self.claim_in(index, left, asleep, &parked);
+                while rest != 0 {
+                    claim.push(index * BITS + rest.trailing_zeros() as usize);
+                    rest &= rest - 1;
+                    left -= 1;
                 }
-                if claim.count == want {
+                if left == 0 {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Claims up to `want` workers of one word for the caller, awake ones or any; their bits.
+    #[inline]
+    fn claim_in(&self, index: usize, want: usize, asleep: bool, parked: &impl Fn(usize) -> u64) -> u64 {
+        let word = &self.words[index];
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let sleepers = if asleep { 0 } else { parked(index) };
+            let taken = lowest(seen & !sleepers, want);
+            if taken == 0 {
+                return 0;
+            }
+            at!(BeforeClaim);
+            // Acquire: what the last holder of these slots wrote to them comes first.
+            let acquire = if mutated!(RelaxedClaim) { Ordering::Relaxed } else { Ordering::Acquire };
+            if mutated!(ClaimByStore) {
+                word.store(seen & !taken, Ordering::Relaxed);
+                return taken;
+            }
+            match word.compare_exchange_weak(seen, seen & !taken, acquire, Ordering::Relaxed) {
+                Ok(_) => return taken,
+                Err(now) => seen = now,
             }
         }
     }
@@ -144,14 +150,13 @@ impl FreeMask {
     }
 }
 
-/// The lowest `count` set bits of `mask`.
+/// The lowest `count` set bits of `mask`, fewer if it has fewer.
+#[inline]
 fn lowest(mask: u64, count: usize) -> u64 {
-    if mask.count_ones() as usize <= count {
-        return mask;
-    }
-    let mut rest = mask;
-    for _ in 0..count {
+    let (mut rest, mut left) = (mask, count);
+    while left > 0 && rest != 0 {
         rest &= rest - 1;
+        left -= 1;
     }
     mask & !rest
 }

@@ -99,11 +99,13 @@ impl Inner {
     }
 
     /// Whether the workers of this process run (and not only those of a parent that forked).
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.settings.ready.load(Ordering::Acquire) == fork::generation().wrapping_add(1)
     }
 
     /// Which workers these are: a forked child that starts its own makes everything claimed before void.
+    #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.settings.ready.load(Ordering::Relaxed)
     }
@@ -165,12 +167,14 @@ impl Inner {
     }
 
     /// Claims up to `want` free workers for the calling thread.
+    #[inline]
     pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
         self.free.claim(want, |index| self.parking.mask(index), claim);
         self.record(Kind::Reserve, claim.ids().len() as u64);
     }
 
     /// Gives back workers claimed in `epoch`, unless a forked child started others meanwhile.
+    #[inline]
     pub(crate) fn give_back(&self, ids: &[u16], epoch: u32) {
         if self.epoch() == epoch {
             self.release(ids);
@@ -178,6 +182,7 @@ impl Inner {
     }
 
     /// Gives workers back, and wakes callers that sleep until there are some.
+    #[inline]
     pub(crate) fn release(&self, ids: &[u16]) {
         self.free.release(ids);
         self.settings.callers.notify();

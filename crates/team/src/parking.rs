@@ -83,6 +83,7 @@ impl Parking {
     }
 
     /// 64 parked bits, those of workers `64 * index` and up.
+    #[inline]
     pub(crate) fn mask(&self, index: usize) -> u64 {
         self.parked[index].load(Ordering::Relaxed)
     }

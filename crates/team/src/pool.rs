@@ -166,6 +166,7 @@ impl Pool {
     }
 
     /// The shared state, with workers running (as many as the system gives).
+    #[inline]
     pub(crate) fn running(&self) -> &Inner {
         if !self.inner.is_ready() {
             // A refusal is reported by `build` and `start`; a section runs with what there is.
@@ -174,6 +175,7 @@ impl Pool {
         &self.inner
     }
 
+    #[inline]
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }

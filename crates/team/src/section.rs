@@ -46,6 +46,9 @@ pub(crate) struct Chunks {
 impl Chunks {
     /// `length` items in `count` chunks whose sizes differ by at most one.
     pub(crate) fn of(length: usize, count: usize) -> Self {
+        if count == length {
+            return Chunks { count, base: 1, extra: 0 };
+        }
         Chunks { count, base: length / count, extra: length % count }
     }
 }
@@ -58,12 +61,46 @@ impl Leader<'_> {
     /// `call(data, ..)` may run on any thread until this returns; the caller has claimed `members`, which are not empty,
     /// and `chunks.count` is at least 2.
     pub(crate) unsafe fn claimed(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
+        if members.iter().any(|&id| self.slot(id).leader.lag.is_set()) {
+            // SAFETY: the caller's contract.
+            unsafe { self.claimed_without_laggards(members, chunks, call, data) }
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { self.claimed_by(members, chunks, call, data) }
+        }
+    }
+
+    /// The same on those of `members` that have a CPU to run on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`claimed`](Self::claimed).
+    #[inline(never)]
+    unsafe fn claimed_without_laggards(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
+        let now = self.inner.now_ns();
         let mut punctual = Claim::empty();
-        let members = self.without_laggards(members, &mut punctual);
-        if members.is_empty() {
+        for &id in members {
+            let leader = &self.slot(id).leader;
+            if leader.lag.is_left_out(now) {
+                leader.left_out.add(1);
+            } else {
+                punctual.push(usize::from(id));
+            }
+        }
+        if punctual.ids().is_empty() {
             // SAFETY: the caller's contract; no section is open, so the whole is one range of this thread.
             return unsafe { call(data, 0, chunks.count * chunks.base + chunks.extra) };
         }
+        // SAFETY: the caller's contract; some of the members are left.
+        unsafe { self.claimed_by(punctual.ids(), chunks, call, data) }
+    }
+
+    /// The same on all of `members`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`claimed`](Self::claimed).
+    unsafe fn claimed_by(&self, members: &[u16], chunks: Chunks, call: Call, data: *const ()) {
         let participants = (members.len() + 1).min(chunks.count);
         let members = &members[..participants - 1];
         let (home, desk, number, epoch) = self.open(members);
@@ -78,10 +115,11 @@ impl Leader<'_> {
             steal: several || (participants > 2 && !wide),
             group: Group::NONE,
         };
-        let (each, longer) = (chunks.count / participants, chunks.count % participants);
+        let (each, longer) = if several { (chunks.count / participants, chunks.count % participants) } else { (1, 0) };
         let own = each + usize::from(longer > 0);
         if wide {
-            relay::post_chunks(self.inner, members, &job, &Shares::even(chunks.count, participants));
+            // A copy: what is passed by reference lies in memory, the job of other sections in registers.
+            relay::post_chunks(self.inner, members, &{ job }, &Shares::even(chunks.count, participants));
         } else {
             let mut lo = own;
             for (at, &id) in members.iter().enumerate() {
@@ -181,7 +219,7 @@ impl Leader<'_> {
         let group = Group::NONE;
         let job = Job { call, data, base: 0, extra: 0, home: usize::from(members[0]), steal: false, group };
         if self.is_wide(members) {
-            relay::post_gang(self.inner, members, &job);
+            relay::post_gang(self.inner, members, &{ job });
         } else {
             for (at, &id) in members.iter().enumerate() {
                 self.slot(id).post.post(&job, Word::gang(at + 1, size));
@@ -225,24 +263,8 @@ impl Leader<'_> {
         members.iter().for_each(|&id| self.slot(id).notice.leader_place.note_as(&here));
     }
 
-    /// The members that have a CPU to run on.
-    fn without_laggards<'m>(&self, members: &'m [u16], punctual: &'m mut Claim) -> &'m [u16] {
-        if !members.iter().any(|&id| self.slot(id).leader.lag.is_set()) {
-            return members;
-        }
-        let now = self.inner.now_ns();
-        for &id in members {
-            let leader = &self.slot(id).leader;
-            if leader.lag.is_left_out(now) {
-                leader.left_out.add(1);
-            } else {
-                punctual.push(usize::from(id));
-            }
-        }
-        punctual.ids()
-    }
-
     /// Waits until no member is inside and none can enter. `watch`: a member that lags is left out of later sections.
+    #[inline]
     fn join(&self, members: &[u16], desk: &Desk, number: u64, epoch: u32, watch: bool) {
         self.record(Kind::JoinBegin, number);
         let wait = |id: u16| {

@@ -195,14 +195,11 @@ impl Worker<'_> {
         let desk = &self.inner.slots[job.home].desk;
         self.slot.post.entered.add(1);
         let number = if self.inner.is_traced() { desk.number() } else { 0 };
-        self.record(Kind::Enter, number);
-        if job.group.relays() {
-            self.relay(&job, desk, &mut first);
+        // What few shares need is out of the way of the others: leaders wait for each instruction here.
+        let is_plain = number == 0 && !woken && !job.group.relays();
+        if !is_plain {
+            first = self.open_share(desk, number, first, woken);
         }
-        if woken {
-            self.pass_wakes_on(desk);
-        }
-        self.record(Kind::ShareBegin, number);
         let shared = catch_unwind(AssertUnwindSafe(|| match first {
             // SAFETY: this worker is inside the section, so its closure is alive.
             None => unsafe { (job.call)(job.data, word.lo(), word.hi()) },
@@ -211,17 +208,44 @@ impl Worker<'_> {
         if let Err(payload) = shared {
             desk.fail(payload);
         }
-        if job.group.relays() && desk.is_cancelled() && !mutated!(SkipRelayDrain) {
-            // SAFETY: this worker is inside the section that is open on `desk`.
-            let others = job.group.others(unsafe { desk.members() });
-            others.iter().for_each(|&id| self.inner.slots[usize::from(id)].post.drain());
+        if !is_plain {
+            self.close_share(desk, number);
         }
-        self.record(Kind::ShareEnd, number);
         if self.slot.leave() {
             self.record(Kind::Wake, 1);
         }
-        self.record(Kind::Leave, number);
+        if number != 0 {
+            self.record(Kind::Leave, number);
+        }
         true
+    }
+
+    /// What comes before a share that is recorded or relayed, or that this worker was woken for: records, posts to the
+    /// group, passes the wakes on. Takes and returns the first chunk and the word behind it, which ceding to the group changes.
+    #[cold]
+    #[inline(never)]
+    fn open_share(&self, desk: &Desk, number: u64, first: Option<(usize, Word)>, woken: bool) -> Option<(usize, Word)> {
+        self.record(Kind::Enter, number);
+        let job = self.slot.post.job();
+        let first = if job.group.relays() { self.relay(&job, desk, first) } else { first };
+        if woken {
+            self.pass_wakes_on(desk);
+        }
+        self.record(Kind::ShareBegin, number);
+        first
+    }
+
+    /// What comes after such a share.
+    #[cold]
+    #[inline(never)]
+    fn close_share(&self, desk: &Desk, number: u64) {
+        let group = self.slot.post.job().group;
+        if group.relays() && desk.is_cancelled() && !mutated!(SkipRelayDrain) {
+            // SAFETY: this worker is inside the section that is open on `desk`.
+            let others = group.others(unsafe { desk.members() });
+            others.iter().for_each(|&id| self.inner.slots[usize::from(id)].post.drain());
+        }
+        self.record(Kind::ShareEnd, number);
     }
 
     /// The chunks of a claimed section: `chunk`, the rest of the own range, then the others'.
@@ -277,21 +301,18 @@ impl Worker<'_> {
     }
 
     /// The captain of a group posts to it, before anything else: others wait for that.
-    #[inline(never)]
-    fn relay(&self, job: &Job, desk: &Desk, first: &mut Option<(usize, Word)>) {
+    fn relay(&self, job: &Job, desk: &Desk, first: Option<(usize, Word)>) -> Option<(usize, Word)> {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };
         at!(BeforeRelay);
-        match first {
-            Some((chunk, after)) => *after = relay::relay_chunks(self.inner, members, &self.slot.post, job, *chunk),
-            None => {
-                let woken = relay::relay_gang(self.inner, members, job);
-                self.slot.owner.wakes.add(woken as u64);
-            }
+        if let Some((chunk, _)) = first {
+            return Some((chunk, relay::relay_chunks(self.inner, members, &self.slot.post, job, chunk)));
         }
+        let woken = relay::relay_gang(self.inner, members, job);
+        self.slot.owner.wakes.add(woken as u64);
+        None
     }
 
-    #[inline(never)]
     fn pass_wakes_on(&self, desk: &Desk) {
         // SAFETY: this worker is inside the section that is open on `desk`.
         let members = unsafe { desk.members() };

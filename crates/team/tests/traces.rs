@@ -187,7 +187,8 @@ fn a_leader_that_sleeps_at_its_join_parks_in_that_section() {
     let pool = patient(2).build().unwrap();
     let trace = Arc::new(Trace::new(2, 1 << 10));
     pool.set_trace(Some(Arc::clone(&trace)));
-    let asleep = || trace.events().iter().any(|event| event.participant == 0 && event.kind == Kind::ParkBegin);
+    // Counted once the leader has asked to be woken, which comes after it recorded that it parks.
+    let asleep = || pool.stats().leader_sleeps > 0;
     let body = |index| {
         if index == 1 {
             wait_until("the leader to sleep", asleep);

@@ -157,7 +157,7 @@ impl Exec<'_> {
             let _task = ticket.enter();
             f(range);
         };
-        let most = (len / grain).max(1);
+        let most = if grain == NonZeroUsize::MIN { len } else { (len / grain).max(1) };
         let tasks = most.min(self.budget.get());
         if tasks == 1 {
             return f(0..len);
