@@ -16,8 +16,8 @@ const BATCH: u64 = 100;
 /// Polls before the CPU is offered to others: the two participants may share one on a busy machine.
 const POLLS: u32 = 1 << 14;
 
-/// A word on a line of its own.
-#[repr(align(128))]
+/// A word on a line of its own, on IBM Z too.
+#[repr(align(256))]
 struct Line(AtomicU64);
 
 /// Seconds that a cache line takes from one CPU to another and back: the fastest tenth of `batches` batches of trips,

@@ -8,9 +8,10 @@ pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU64, Ato
 
 pub(crate) use crate::futex::Futex;
 
-/// Aligns to two cache lines: x86 prefetches lines in pairs, Apple lines are 128 bytes.
+/// Aligns to two cache lines: x86 prefetches lines in pairs, Apple lines are 128 bytes, those of IBM Z 256.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[cfg_attr(target_arch = "s390x", repr(align(256)))]
+#[cfg_attr(not(target_arch = "s390x"), repr(align(128)))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
 impl<T> std::ops::Deref for OwnLine<T> {

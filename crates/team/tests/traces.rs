@@ -195,6 +195,8 @@ fn a_leader_that_sleeps_at_its_join_parks_in_that_section() {
         }
     };
     Exec::new(&pool, 2).unwrap().broadcast(body).unwrap();
+    // The worker writes down the wake after it has made it.
+    drop(pool);
     let events = trace.events();
     let section = events.iter().find(|event| event.kind == Kind::Publish).unwrap().value;
     let parks = events.iter().filter(|event| event.participant == 0 && event.kind == Kind::ParkBegin);
