@@ -23,6 +23,9 @@ from threadteam.errors import RunCancelled, StepError
 
 Array = NDArray[Any]
 
+# In the byte order that this machine does not have; its string is `>f4` on most.
+SWAPPED = np.dtype("f4").newbyteorder("S")
+
 
 def unary(op: str, shape: Shape = (4,), dtype: str = "float32", params: Sequence[float] = ()) -> _native.Program:
     b = Builder()
@@ -197,7 +200,7 @@ def test_scalars_and_empty_arrays_go_through() -> None:
     [
         ([1, 2, 3, 4], TypeError, r"input x0 is a list, but a numpy.ndarray of float32 is expected"),
         (np.zeros(4), TypeError, r"input x0 is float64, but float32 of native byte order is expected"),
-        (np.zeros(4, ">f4"), TypeError, r"input x0 is >f4, but float32 of native"),
+        (np.zeros(4, SWAPPED), TypeError, f"input x0 is {SWAPPED}, but float32 of native"),
         (np.zeros(3, np.float32), ValueError, r"input x0 has the shape \[3\], but \[4\] is expected"),
         (np.zeros((2, 2), np.float32), ValueError, r"has the shape \[2, 2\]"),
         (np.zeros(8, np.float32)[::2], ValueError, r"input x0 is not C-contiguous and aligned"),
@@ -388,7 +391,7 @@ def test_a_python_step_gets_copies_and_gives_arrays() -> None:
         ((), r"returned 0 results, but 1 are expected"),
         (([1, 2],), r"result 0 is a list, but an array is expected"),
         ((np.zeros((2, 2)),), r"result 0 is float64, but float32 is expected"),
-        ((np.zeros((2, 2), ">f4"),), r"result 0 is >f4, but float32"),
+        ((np.zeros((2, 2), SWAPPED),), f"result 0 is {SWAPPED}, but float32"),
         ((np.zeros(4, np.float32),), r"result 0 has the shape \[4\], but \[2, 2\] is expected"),
         ((np.zeros((2, 2), object),), r"result 0 is object"),
     ],
@@ -529,7 +532,11 @@ def malformed() -> dict[str, tuple[Callable[[Builder], object], type[Exception],
             ValueError,
             "constant 0 is not C-contig",
         ),
-        "a big-endian constant": (lambda b: b.constants.append(np.zeros(1, ">f8")), TypeError, "constant 0 is >f8"),
+        "a swapped constant": (
+            lambda b: b.constants.append(np.zeros(1, SWAPPED)),
+            TypeError,
+            f"constant 0 is {SWAPPED}",
+        ),
         "a list as constant": (lambda b: b.constants.append([1]), TypeError, "constant 0 is a list"),  # type: ignore[arg-type]
         "an arena below zero": (lambda b: setattr(b, "arena_bytes", -1), OverflowError, "negative"),
         "an arena above all": (lambda b: setattr(b, "arena_bytes", 2**63), ValueError, "exceeds the address space"),
