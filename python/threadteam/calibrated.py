@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from threadteam import _forks
 from threadteam._files import read_text
 from threadteam._native import DispatchCosts, DispatchKind, HostClass, WidthCosts, __version__
 from threadteam.cpus import detected_width
@@ -105,7 +106,9 @@ def host_row() -> DispatchCosts | None:
     >>> (host_row() or tt.DispatchCosts.for_class(tt.HostClass.detect())) == tt.DispatchCosts.host_default()
     True
     """
-    return _remembered().costs
+    # One thread looks, the others wait: so the warning comes once.
+    with _forks.lock:
+        return _remembered().costs
 
 
 @functools.cache

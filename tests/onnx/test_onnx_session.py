@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
 import time
 from pathlib import Path
@@ -328,6 +329,27 @@ def test_the_registry_refuses_more_policies_than_its_bound():
     lease.release()
     lease.release()
     small.lease(tt_onnx.Policy(2)).release()
+
+
+def test_a_session_that_ends_in_the_middle_of_a_change_gives_its_executor_back_after_it(monkeypatch):
+    # The garbage collector ends sessions at any moment, on a thread that may be making an executor.
+    shared = tt_onnx.Registry()
+    ended = [shared.lease(tt_onnx.Policy(1)), shared.lease(tt_onnx.Policy(2))]
+    registry_module = sys.modules[tt_onnx.Registry.__module__]
+    make = registry_module.make_pool
+
+    def make_and_collect(policy):
+        ended.pop().release()
+        return make(policy)
+
+    monkeypatch.setattr(registry_module, "make_pool", make_and_collect)
+    leases = []
+    thread = threading.Thread(target=lambda: leases.append(shared.lease(tt_onnx.Policy(3))), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert {info.policy.width: info.leases for info in shared.executors()} == {1: 1, 3: 1}
+    assert shared.lease(tt_onnx.Policy(2)).pool.exec().map(abs, [-1]) == [1]
 
 
 def test_threads_and_memory_are_steady_over_many_sessions(model):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,8 +85,10 @@ class Registry:
 
     def __init__(self, bound: int = 16) -> None:
         self.bound = bound
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._changes = 0
         self._pools: dict[Policy, tuple[Any, set[Lease]]] = {}
+        self._ended: deque[Lease] = deque()
 
     def lease(self, policy: Policy) -> Lease:
         """An executor of this policy, shared with everyone who leased one like it.
@@ -93,53 +98,86 @@ class Registry:
         Fail
             `bound` other policies are in use.
         """
-        with self._lock:
-            if policy not in self._pools:
-                if len(self._pools) >= self.bound:
+        with self._table() as pools:
+            if policy not in pools:
+                if len(pools) >= self.bound:
                     raise Fail(
                         f"{self.bound} executors with different widths or waiting policies are in use"
-                        f" ({self._text()}); close sessions, or give the session a pool with on="
+                        f" ({text(pools)}); close sessions, or give the session a pool with on="
                     )
-                self._pools[policy] = (make_pool(policy), set())
-            pool, leases = self._pools[policy]
+                pools.setdefault(policy, (make_pool(policy), set()))
+            pool, leases = pools[policy]
             lease = Lease(self, policy, pool)
             leases.add(lease)
             return lease
 
     def executors(self) -> list[ExecutorInfo]:
         """All executors that are alive."""
-        with self._lock:
-            return [ExecutorInfo(policy, len(leases)) for policy, (_, leases) in self._pools.items()]
+        with self._table() as pools:
+            return [ExecutorInfo(policy, len(leases)) for policy, (_, leases) in pools.items()]
+
+    @contextmanager
+    def _table(self) -> Iterator[dict[Policy, tuple[Any, set[Lease]]]]:
+        """Give the executors to this thread alone.
+
+        The collector may end a session at any moment, in the middle of this by the same thread too: such a lease waits
+        in the queue until the table is whole again.
+        """
+        try:
+            with self._lock:
+                self._changes += 1
+                try:
+                    yield self._pools
+                finally:
+                    self._changes -= 1
+        finally:
+            self._take_back()
 
     def _give_back(self, lease: Lease) -> None:
-        with self._lock:
-            if not lease._open:
-                return
-            lease._open = False
-            pool, leases = self._pools[lease.policy]
-            leases.discard(lease)
-            if leases:
-                return
-            del self._pools[lease.policy]
-        pool.close()
+        self._ended.append(lease)
+        self._take_back()
 
-    def _text(self) -> str:
-        return "; ".join(
-            f"width {policy.width}{'' if policy.spinning else ' without spinning'},"
-            f" {len(leases)} lease{'s' * (len(leases) != 1)}"
-            for policy, (_, leases) in self._pools.items()
-        )
+    def _take_back(self) -> None:
+        """Take ended leases away, and end the executors that nobody leases any more."""
+        idle = []
+        with self._lock:
+            while self._ended and not self._changes:
+                self._changes += 1
+                try:
+                    lease = self._ended.popleft()
+                    if not lease._open:
+                        continue
+                    lease._open = False
+                    pool, leases = self._pools[lease.policy]
+                    leases.discard(lease)
+                    if not leases:
+                        del self._pools[lease.policy]
+                        idle.append(pool)
+                finally:
+                    self._changes -= 1
+        for pool in idle:
+            pool.close()
 
     def __str__(self) -> str:
-        with self._lock:
-            listed = self._text()
-            return f"{len(self._pools)} of {self.bound} executors" + (f": {listed}" if listed else "")
+        with self._table() as pools:
+            listed = text(pools)
+            return f"{len(pools)} of {self.bound} executors" + (f": {listed}" if listed else "")
 
     __repr__ = __str__
 
     def _after_fork(self) -> None:
         """A lock that another thread held when the process was forked would never open in the child."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._changes = 0
+
+
+def text(pools: dict[Policy, tuple[Any, set[Lease]]]) -> str:
+    """The executors in one line."""
+    return "; ".join(
+        f"width {policy.width}{'' if policy.spinning else ' without spinning'},"
+        f" {len(leases)} lease{'s' * (len(leases) != 1)}"
+        for policy, (_, leases) in pools.items()
+    )
 
 
 def make_pool(policy: Policy) -> Any:
