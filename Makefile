@@ -1,6 +1,7 @@
 # Everything a developer runs. Each target says what it does and repeats only what changed.
 #
-# The Python used to create the environment is the first of python3.11+ found; override with `make PYTHON=...`.
+# The Python used to create the environment is the first of python3.11+ found; override with `make PYTHON=...`. Another
+# one beside it has an environment and builds of its own: `make test PYTHON=python3.14t VENV=.venv-free CARGO_TARGET_DIR=target/free`.
 
 SHELL := /bin/sh
 VENV ?= .venv

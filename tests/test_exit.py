@@ -190,8 +190,10 @@ def test_a_subinterpreter_is_refused() -> None:
         import threadteam
         other = interpreters.create()
         try:
-            interpreters.run_string(other, "import threadteam")
+            raised = interpreters.run_string(other, "import threadteam")
         except Exception as error:
-            print("subinterpreters" in str(error))
+            raised = error
+        print("subinterpreters" in str(raised))
+        interpreters.destroy(other)
     """)
     assert out.strip() == "True"

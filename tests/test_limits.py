@@ -137,9 +137,10 @@ def test_a_fork_on_a_worker_leaves_a_child_that_ends_with_the_body() -> None:
 
 def test_a_fork_inside_a_team_prints_nothing_of_the_native_code() -> None:
     printed = run("""
-        import os, sys
+        import os, warnings
         import threadteam as tt
         os.dup2(1, 2)
+        warnings.simplefilter("ignore", DeprecationWarning)  # the interpreter's own: there are threads
         with tt.Pool(2, acquire_timeout=10.0) as pool, pool.exec().team() as team:
             child = os.fork()
             if child == 0:

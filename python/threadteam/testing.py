@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from threadteam import _native
@@ -147,5 +147,8 @@ def workers(pool: Pool) -> int:
 
     # The kernel keeps 15 characters of a thread's name.
     prefix = f"{pool.name}-"[:15]
-    names = (path.read_text().rstrip("\n") for path in Path("/proc/self/task").glob("*/comm"))
+    names = []
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # a thread that has ended meanwhile
+            names.append(path.read_text().rstrip("\n"))
     return sum(name.startswith(prefix) for name in names)

@@ -4,6 +4,7 @@ use crate::attach;
 use crate::exec::PyExec;
 use crate::flow::{Flow, Within};
 use crate::life;
+use crate::pending;
 use crate::section::{lead, off_interpreter, watched};
 use crate::teamexec::{HeldTeam, PyTeamExec};
 use crate::token::{Entry, GiveBack, Held, Loan, Token};
@@ -175,7 +176,7 @@ impl Loan for Open {
     fn end_loan(&self, py: Python<'_>, _wait: bool) -> PyResult<()> {
         while !self.restore(py)? {
             py.detach(|| std::thread::sleep(Duration::from_millis(1)));
-            py.check_signals()?;
+            pending::run(py)?;
         }
         Ok(())
     }

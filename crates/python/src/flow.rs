@@ -4,6 +4,7 @@ use crate::attach::{self, attached};
 use crate::body::Code;
 use crate::errors;
 use crate::ledger::{Account, Task};
+use crate::pending;
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -201,7 +202,7 @@ impl Flow {
     /// Runs pending signal handlers; their exception fails the section. Only the main thread has any.
     pub(crate) fn look_for_signals(&self) {
         attached(|py| {
-            if let Err(error) = py.check_signals() {
+            if let Err(error) = pending::run(py) {
                 self.fail(py, error);
             }
         });
@@ -277,11 +278,14 @@ impl Share for Flow {
 ///
 /// Waiting for the interpreter's lock costs its holder a system call and the waiter several microseconds, much more than a
 /// short body. So a participant first polls for a moment, unless another one is longer than that (or lets others have the
-/// lock meanwhile). Turns save time and exclude nobody.
+/// lock meanwhile). Turns save time and exclude nobody. Without that lock, on free-threaded builds, there are none.
 struct Turn<'a>(Option<&'a AtomicBool>);
 
 impl<'a> Turn<'a> {
     fn take(flow: &'a Flow) -> Turn<'a> {
+        if cfg!(Py_GIL_DISABLED) {
+            return Turn(None);
+        }
         let attached = &flow.attached;
         let free = || !attached.load(Ordering::Relaxed) && !attached.swap(true, Ordering::Acquire);
         if free() {

@@ -21,6 +21,7 @@ mod on;
 mod openmp;
 mod participant;
 mod payoff;
+mod pending;
 mod pool;
 mod probe;
 mod program;

@@ -21,6 +21,7 @@ use crate::errors;
 use crate::flow::led_section_stopped;
 use crate::numbers;
 use crate::on::with_exec;
+use crate::pending;
 use arrays::ArrayPort;
 use host::PythonCall;
 
@@ -334,7 +335,7 @@ fn signals() -> impl FnMut() -> Result<(), Cause> + Send {
             return Ok(());
         }
         last = Some(now);
-        attached(|py| py.check_signals()).map_err(Cause::from)
+        attached(pending::run).map_err(Cause::from)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::flow::Flow;
 use crate::home::Home;
 use crate::ledger::{open_account, Account};
 use crate::life;
+use crate::pending;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
@@ -373,7 +374,7 @@ impl<T: Held> Token<T> {
                 ENTRY_ENDED.wait(heard, Some(Duration::from_millis(50)));
             }
         });
-        py.check_signals()
+        pending::run(py)
     }
 
     /// Ends what made the token `BUSY`, and wakes who waits for that.

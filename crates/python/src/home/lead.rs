@@ -4,6 +4,7 @@ use super::state::{Here, Holder, Owner};
 use super::{Home, Root};
 use crate::errors::{self, raise};
 use crate::flow;
+use crate::pending;
 use crate::token::{End, Token};
 use pyo3::prelude::*;
 use std::mem;
@@ -34,6 +35,7 @@ impl Home {
         wait: bool,
     ) -> PyResult<Arc<Root>> {
         let operation = if wait { "Team.exec()" } else { "Team.try_exec()" };
+        let mut waits = 0u32;
         loop {
             match self.take_lead(moves, budget) {
                 Ok(token) => return Ok(token),
@@ -55,6 +57,11 @@ impl Home {
                     let state = self.state.lock();
                     if state.lead.is_some() || state.mover.is_some() {
                         self.wait_after(py, state)?;
+                        waits = waits.saturating_add(1);
+                        // Rarely and ever more so: mostly it is a token that somebody uses.
+                        if waits.is_power_of_two() {
+                            pending::run_for_all(py)?;
+                        }
                     }
                 }
             }

@@ -5,6 +5,7 @@ mod moves;
 mod state;
 
 use crate::errors::raise;
+use crate::pending;
 use crate::token::{Lender, Loan, Token};
 use crate::trace::PyTrace;
 use pyo3::prelude::*;
@@ -141,7 +142,7 @@ impl Home {
         let mut state = self.state.lock();
         state.waiting = state.waiting.saturating_sub(1);
         drop(state);
-        py.check_signals()
+        pending::run(py)
     }
 
     /// Asks the runtime pool something short, wherever it is; none when it is closed or on its way.

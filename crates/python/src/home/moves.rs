@@ -9,6 +9,7 @@ use crate::attach::{attached, is_worker};
 use crate::errors::{self, raise};
 use crate::flow;
 use crate::life;
+use crate::pending;
 use crate::token::{End, Frozen};
 use pyo3::prelude::*;
 use std::mem;
@@ -157,7 +158,7 @@ impl Home {
         let (pool, roots) = self.freeze_roots(py, &what)?;
         let interrupted = ForkLock::new(None);
         let look = || {
-            let outcome = attached(|py| py.check_signals());
+            let outcome = attached(pending::run);
             let ends = outcome.is_err();
             let earlier = mem::replace(&mut *interrupted.lock(), outcome.err());
             drop(earlier);
