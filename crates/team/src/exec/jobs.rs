@@ -185,10 +185,13 @@ impl Exec<'_> {
         let whole = chunks.count * chunks.base + chunks.extra;
         match (members, self.place) {
             (_, Place::Here) => f(0..whole),
-            (_, Place::Foreign(system)) => dispatch_chunks(system, tasks, chunks.count, &|chunk| {
-                let start = chunk * chunks.base + chunk.min(chunks.extra);
-                f(start..start + chunks.base + usize::from(chunk < chunks.extra));
-            }),
+            (_, Place::Foreign(system)) => {
+                let f = &f;
+                dispatch_chunks(system, tasks, chunks.count, &move |chunk| {
+                    let start = chunk * chunks.base + chunk.min(chunks.extra);
+                    f(start..start + chunks.base + usize::from(chunk < chunks.extra));
+                });
+            }
             (Some((pool, members)), _) | (None, Place::Team(pool, members)) => {
                 self.lead(pool.running(), &members[..tasks - 1], chunks, &f);
             }

@@ -282,14 +282,21 @@ impl<'p> Exec<'p> {
     /// ```
     #[inline]
     pub fn limit(mut self, max: NonZeroUsize) -> Exec<'p> {
-        if max < self.budget {
-            self.budget = max;
-            self.ticket = self.ticket.derive("a limit", max);
-        }
-        if let Place::Team(pool, members) = self.place {
-            self.place = Place::Team(pool, &members[..self.budget.get() - 1]);
-        }
+        self.narrow(max);
         self
+    }
+
+    /// In place: a token is some cache lines, and a copy of one that was just written waits for the writes.
+    #[inline]
+    fn narrow(&mut self, max: NonZeroUsize) {
+        if max >= self.budget {
+            return;
+        }
+        self.budget = max;
+        self.ticket = self.ticket.derive("a limit", max);
+        if let Place::Team(_, members) = &mut self.place {
+            *members = &members[..max.get() - 1];
+        }
     }
 
     /// Calls `hook` about every 50 ms while the calling thread waits: at a join of this token or of one lent from it, or for
@@ -307,8 +314,13 @@ impl<'p> Exec<'p> {
     /// longer than a wake.
     #[inline]
     pub fn expecting(mut self, serial: Duration) -> Exec<'p> {
-        self.estimate = u64::try_from(serial.as_nanos()).unwrap_or(u64::MAX);
+        self.expect(serial);
         self
+    }
+
+    #[inline]
+    fn expect(&mut self, serial: Duration) {
+        self.estimate = u64::try_from(serial.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// The width that pays for a region of `serial` time in one section, with that time noted as in
@@ -327,15 +339,16 @@ impl<'p> Exec<'p> {
     /// # Ok::<(), threadteam::Error>(())
     /// ```
     #[inline]
-    pub fn sized_for(self, serial: Duration) -> Exec<'p> {
-        if self.is_serial() {
-            return self;
+    pub fn sized_for(mut self, serial: Duration) -> Exec<'p> {
+        if !self.is_serial() {
+            let width = match self.place {
+                Place::Pool(pool) | Place::Team(pool, _) if pool.costs().are_too_high_for(serial) => NonZeroUsize::MIN,
+                _ => self.width_for(serial, 1),
+            };
+            self.narrow(width);
+            self.expect(serial);
         }
-        let width = match self.place {
-            Place::Pool(pool) | Place::Team(pool, _) if pool.costs().are_too_high_for(serial) => NonZeroUsize::MIN,
-            _ => self.width_for(serial, 1),
-        };
-        self.limit(width).expecting(serial)
+        self
     }
 }
 

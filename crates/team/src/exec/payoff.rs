@@ -19,6 +19,7 @@ impl<'p> Exec<'p> {
     }
 
     /// The costs of this token's sections and the kind of its dispatch; `None` when there is nothing to dispatch.
+    #[inline]
     fn charges(&self) -> Option<(&'p DispatchCosts, DispatchKind)> {
         match self.place {
             Place::Here => None,
@@ -54,10 +55,22 @@ impl<'p> Exec<'p> {
     /// assert_eq!(exec.width_for(Duration::from_micros(100), 1).get(), 4);
     /// # Ok::<(), threadteam::Error>(())
     /// ```
+    #[inline]
     pub fn width_for(&self, estimate: Duration, sections: u32) -> NonZeroUsize {
         match self.charges() {
-            Some((costs, kind)) => width_for_by(estimate, sections, self.budget, |width| costs.cost(kind, width)),
+            Some((costs, kind)) => width_by(costs, kind, estimate, sections, self.budget),
             None => NonZeroUsize::MIN,
         }
     }
+}
+
+/// Takes nothing by reference to the token: one that nobody refers to can stay in registers.
+fn width_by(
+    costs: &DispatchCosts,
+    kind: DispatchKind,
+    estimate: Duration,
+    sections: u32,
+    budget: NonZeroUsize,
+) -> NonZeroUsize {
+    width_for_by(estimate, sections, budget, |width| costs.cost(kind, width))
 }
