@@ -95,7 +95,7 @@ def test_a_bare_address_needs_a_signature(token: tt.Exec) -> None:
     data = np.zeros(8)
     with pytest.raises(TypeError, match="a bare address needs signature="):
         tt.native(fill.address)
-    with pytest.raises(TypeError, match="expected a callable or native code"):
+    with pytest.raises(TypeError, match="must be callable or native code"):
         token.for_ranges(8, 1, fill.address)
     token.for_ranges(8, 1, tt.native(fill.address, data, signature="range"))
     assert data[7] == 7

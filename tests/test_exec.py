@@ -295,9 +295,9 @@ def test_system_exit_in_a_body_reaches_the_caller(token: tt.Exec) -> None:
 
 @pytest.mark.parametrize("body", [None, 3, "text", object()])
 def test_a_body_that_is_none_is_refused(token: tt.Exec, body: Any) -> None:
-    with pytest.raises(TypeError, match="expected a callable or native code"):
+    with pytest.raises(TypeError, match="must be callable or native code"):
         token.for_ranges(1, 1, body)
-    with pytest.raises(TypeError, match="expected a callable or native code"):
+    with pytest.raises(TypeError, match="must be callable or native code"):
         token.fork(1, body)
     with pytest.raises(TypeError):
         token.external(5)  # type: ignore[call-overload]

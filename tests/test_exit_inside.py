@@ -47,13 +47,23 @@ class Zero(int):
 work = lambda: pool.exec(Zero(0))
 """,
     "__repr__ of what is no number": "Endless.__repr__ = endless; work = lambda: pool.exec(Endless())",
+    "__repr__ of what is no name": "Endless.__repr__ = endless; work = lambda: tt.Pool(1, name=Endless())",
+    "__repr__ of a body that returns a coroutine": """
+async def nothing(): pass
+Endless.__repr__ = endless
+Endless.__call__ = lambda self, start, stop: nothing()
+work = lambda: token.for_ranges(1, 1, Endless())
+""",
     "__next__ of an iterable": """
 Endless.__iter__ = lambda self: self
 Endless.__next__ = endless
 work = lambda: token.map(abs, Endless())
 """,
     "__iter__ of anchors": "Endless.__iter__ = endless; work = lambda: tt.WidthCosts.from_anchors(Endless())",
-    "__str__ of what is no anchor": "Endless.__str__ = endless; work = lambda: tt.WidthCosts.from_anchors([Endless()])",
+    "__repr__ of what is no anchor": """
+Endless.__repr__ = endless
+work = lambda: tt.WidthCosts.from_anchors([Endless()])
+""",
     "__str__ of an exception's company": """
 class Failure(Exception):
     __str__ = endless

@@ -141,7 +141,7 @@ def test_a_failing_function_gets_the_members_back(pool: tt.Pool) -> None:
         with pytest.raises(ZeroDivisionError), team.external():
             raise ZeroDivisionError
         assert members_of(team) == own
-        with pytest.raises(TypeError, match=r"TeamExec\.external\(\) needs a callable, got int"):
+        with pytest.raises(TypeError, match=r"function of TeamExec\.external\(\) must be callable, got 5 of type int"):
             team.external(5)  # type: ignore[call-overload]
 
 

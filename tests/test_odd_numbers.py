@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -44,6 +45,7 @@ ODD: list[Any] = [
 ]
 
 COSTS = tt.WidthCosts.flat(1e-6)
+ROWS = tt.DispatchCosts(COSTS, COSTS, COSTS)
 
 
 def nothing(*_arguments: object) -> None:
@@ -182,6 +184,78 @@ def test_none_is_refused_where_it_is_not_the_default(name: str) -> None:
     argument, call = NOT_OPTIONAL[name]
     with tt.Pool(2, acquire_timeout=30.0) as pool, pytest.raises(TypeError, match=rf"^{argument} must be .*, got None"):
         call(pool.exec())
+
+
+KINDS: dict[str, tuple[str, str, Callable[[tt.Exec, Any], object]]] = {
+    "Pool.name": ("name", "a string", lambda token, odd: tt.Pool(1, name=odd)),
+    "Pool.threads": ("threads", "an integer", lambda token, odd: tt.Pool([odd])),  # type: ignore[arg-type]
+    "Pool.stack_size": ("stack_size", "an integer", lambda token, odd: tt.Pool(1, stack_size=[odd])),  # type: ignore[arg-type]
+    "Pool.on_start": ("on_start", "callable", lambda token, odd: tt.Pool(1, on_start=odd)),
+    "Pool.pin_participants": ("pin_participants", "True or False", lambda token, odd: tt.Pool(1, pin_participants=odd)),
+    "Pool.wait": ("wait", "a WaitPolicy or a WaitOverride", lambda token, odd: tt.Pool(1, wait=odd)),
+    "Pool.qos": ("qos", "a string", lambda token, odd: tt.Pool(1, qos=odd)),
+    "Pool.dispatch_costs": ("dispatch_costs", "a DispatchCosts", lambda token, odd: tt.Pool(1, dispatch_costs=odd)),
+    "Pool.exec": ("budget", "an integer", lambda token, odd: tt.Pool(1).exec([odd])),  # type: ignore[arg-type]
+    "Pool.into_team": ("width", "an integer", lambda token, odd: tt.Pool(1).into_team([odd])),  # type: ignore[arg-type]
+    "Pool.into_team.wait": (
+        "wait",
+        "a WaitPolicy or a WaitOverride",
+        lambda token, odd: tt.Pool(1).into_team(wait=odd),
+    ),
+    "Exec": ("pool", "a Pool", lambda token, odd: tt.Exec(odd)),
+    "Exec.for_ranges": ("body of Exec.for_ranges\\(\\)", "callable or", lambda token, odd: token.for_ranges(1, 1, odd)),
+    "Exec.fork": ("body of Exec.fork\\(\\)", "callable or", lambda token, odd: token.fork(1, odd)),
+    "Exec.fork_sized": ("shares", "iterable", lambda token, odd: token.fork_sized(odd, nothing)),
+    "Exec.broadcast": ("body of Exec.broadcast\\(\\)", "callable or", lambda token, odd: token.broadcast(odd)),
+    "Exec.map": ("iterable", "iterable", lambda token, odd: token.map(abs, odd)),
+    "Exec.map.function": ("function of Exec.map\\(\\)", "callable", lambda token, odd: token.map(odd, [1])),
+    "Exec.reduce": ("map_body of Exec", "callable", lambda token, odd: token.reduce(1, 1, odd, nothing, 0)),
+    "Exec.reduce.combine": ("combine", "callable", lambda token, odd: token.reduce(1, 1, nothing, odd, 0)),
+    "Exec.team": ("body of Exec.team\\(\\)", "callable", lambda token, odd: token.team(odd)),
+    "Exec.team.wait": ("wait", "a WaitPolicy or", lambda token, odd: token.team(wait=odd)),
+    "Exec.external": ("function of Exec.external\\(\\)", "callable", lambda token, odd: token.external(odd)),
+    "TeamExec.run": ("body of TeamExec.run\\(\\)", "callable or", lambda token, odd: of_team(token, "run", odd)),
+    "TeamExec.split": ("sizes", "iterable", lambda token, odd: of_team(token, "split", odd, nothing)),
+    "HostClass": ("name", "a string", lambda token, odd: tt.HostClass(odd)),
+    "DispatchCosts": ("in_pool", "a WidthCosts", lambda token, odd: tt.DispatchCosts(COSTS, odd, COSTS)),
+    "DispatchCosts.for_class": ("class_", "a HostClass", lambda token, odd: tt.DispatchCosts.for_class(odd)),
+    "DispatchCosts.row": ("kind", "a DispatchKind", lambda token, odd: ROWS.row(odd)),
+    "DispatchCosts.cost": ("kind", "a DispatchKind", lambda token, odd: ROWS.cost(odd, 2)),
+    "DispatchCosts.min_cost": ("kind", "a DispatchKind", lambda token, odd: ROWS.min_cost(odd)),
+    "DispatchCosts.with_costs": (
+        "costs",
+        "a WidthCosts",
+        lambda token, odd: ROWS.with_costs(tt.DispatchKind.TEAM, odd),
+    ),
+    "WidthCosts.from_anchors": ("anchors", "iterable", lambda token, odd: tt.WidthCosts.from_anchors(odd)),
+    "width_for_by": ("cost", "callable", lambda token, odd: tt.width_for_by(1.0, 1, 2, odd)),
+    "trace": ("capacity", "an integer", lambda token, odd: tt.trace(capacity=[odd]).__enter__()),  # type: ignore[arg-type]
+}
+"""Every argument that is no time, by the name and the kind that its errors have for it."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_argument_of_the_wrong_type_is_one_sentence_with_its_name_and_value(name: str) -> None:
+    argument, expected, call = KINDS[name]
+    for odd in (5, 2.5, object()):
+        error = refusal(call, odd)
+        assert isinstance(error, TypeError), (odd, error)
+        assert re.match(rf"{argument}.* must be {expected}.*, got .+ of type \w+$", str(error)), error
+        assert not getattr(error, "__notes__", []), error
+
+
+def test_a_name_that_no_system_can_show_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match=r"^name must be a string of whole characters, got '.ud800'$"):
+        tt.Pool(1, name="\ud800")
+
+
+def test_an_error_of_the_iterable_itself_is_raised_as_it_is() -> None:
+    def failing() -> Iterator[int]:
+        yield 1
+        raise TypeError("mine")
+
+    with tt.Exec.serial() as token, pytest.raises(TypeError, match=r"^mine$"):
+        token.map(abs, failing())
 
 
 @pytest.mark.parametrize("name", LENGTHS)

@@ -147,6 +147,25 @@ def test_closing_twice_is_harmless() -> None:
     assert pool.closed
 
 
+def test_the_counters_of_a_closed_pool_are_its_last_ones() -> None:
+    pool = tt.Pool(2)
+    pool.exec().for_ranges(8, 1, lambda start, stop: None)
+    before = pool.stats()
+    pool.close()
+    assert pool.stats() == pool.stats()
+    assert (pool.stats().sections, pool.stats().chunks) == (before.sections, before.chunks) == (1, 8)
+
+
+def test_the_counters_of_a_pool_outlive_its_team() -> None:
+    with tt.Pool(2, acquire_timeout=30.0).into_team() as team:
+        pool = team.pool
+        with team.exec() as token:
+            token.for_ranges(8, 1, lambda start, stop: None)
+        assert pool.stats().chunks == 8
+    assert pool.closed
+    assert pool.stats().chunks == 8
+
+
 def test_a_closed_pool_says_so() -> None:
     pool = tt.Pool(2)
     token = pool.exec()

@@ -1,5 +1,6 @@
 //! What runs in a section: a Python callable, or native code that never takes the interpreter.
 
+use crate::arguments;
 use crate::attach;
 use crate::callable::Callable;
 use crate::ending::{self, Watched};
@@ -187,25 +188,28 @@ pub(crate) fn is_function(given: &Bound<'_, PyAny>) -> bool {
 
 impl<'a> Body<'a> {
     /// The body that `given` stands for, as an argument of `operation`.
-    pub(crate) fn of(given: &'a Bound<'_, PyAny>, signature: Signature, operation: &str) -> PyResult<Body<'a>> {
+    pub(crate) fn of(given: &'a Bound<'_, PyAny>, signature: Signature, operation: &'static str) -> PyResult<Body<'a>> {
         if let Ok(native) = given.cast_exact::<NativeBody>() {
             return Body::native(native, signature, operation, Kept::Lent(PhantomData));
         }
         // Most bodies are functions: nothing about those needs a look.
         if is_function(given) {
-            return Ok(Body::Python(Callable::new(given)?));
+            return Ok(Body::Python(Callable::new(given, operation)?));
         }
         let py = given.py();
-        let bodies = match py.import("threadteam._bodies") {
+        let recognised = match py.import("threadteam._bodies") {
             // The modules are gone, and with them the libraries whose functions it recognises.
-            Err(_) if life::closing() => return Ok(Body::Python(Callable::body(given, operation)?)),
-            bodies => bodies?,
+            Err(_) if life::closing() => None,
+            bodies => Some(attach::call_method(bodies?.as_any(), "recognise", (given, signature.name()))?),
         };
-        let recognised = attach::call_method(bodies.as_any(), "recognise", (given, signature.name()))?;
-        if let Ok(native) = recognised.cast_exact::<NativeBody>() {
+        if let Some(Ok(native)) = recognised.as_ref().map(Bound::cast_exact::<NativeBody>) {
             return Body::native(native, signature, operation, Kept::Made { _body: native.clone().unbind() });
         }
-        Ok(Body::Python(Callable::body(given, operation)?))
+        if !given.is_callable() {
+            let expected = "callable or native code (threadteam.native wraps a function pointer)";
+            return Err(arguments::refusal(given, format_args!("body of {operation}"), expected));
+        }
+        Ok(Body::Python(Callable::new(given, operation)?))
     }
 
     fn native(

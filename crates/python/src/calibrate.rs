@@ -1,6 +1,6 @@
 //! What a section costs on this machine, for `threadteam calibrate`.
 
-use crate::costs::PyDispatchKind;
+use crate::costs::kind_of;
 use crate::errors;
 use crate::numbers;
 use pyo3::prelude::*;
@@ -28,12 +28,13 @@ impl PySampler {
     fn take(
         &self,
         py: Python<'_>,
-        kind: PyDispatchKind,
+        kind: &Bound<'_, PyAny>,
         width: &Bound<'_, PyAny>,
         sections: &Bound<'_, PyAny>,
     ) -> PyResult<(f64, f64)> {
+        let kind = kind_of(kind)?;
         let (width, sections) = (numbers::at_least_one(width, "width")?, numbers::small_count(sections, "sections")?);
-        let sample = py.detach(|| Sample::take(&self.0, kind.into(), width, sections));
+        let sample = py.detach(|| Sample::take(&self.0, kind, width, sections));
         let sample = sample.map_err(|error| errors::from_core(py, &error))?;
         Ok((sample.section.as_secs_f64() - sample.share.as_secs_f64(), sample.members))
     }

@@ -1,7 +1,9 @@
 //! A Python callable as participants call it: in the context of the thread that started the section.
 
+use crate::arguments;
 use crate::attach;
 use crate::body::NativeBody;
+use crate::deferred;
 use crate::ending;
 use crate::flow::Flow;
 use pyo3::exceptions::PyTypeError;
@@ -16,6 +18,8 @@ pub(crate) struct Callable {
     function: Py<PyAny>,
     /// None when no variable is set, which is the usual case and costs a call nothing.
     context: Option<Py<PyAny>>,
+    /// The entry that it is a body of.
+    operation: &'static str,
 }
 
 /// `contextvars.copy_context`, looked up when the module is made.
@@ -25,31 +29,47 @@ pub(crate) fn copy_context(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 }
 
 impl Callable {
-    pub(crate) fn new(function: &Bound<'_, PyAny>) -> PyResult<Callable> {
+    pub(crate) fn new(function: &Bound<'_, PyAny>, operation: &'static str) -> PyResult<Callable> {
         ending::watch();
         let context = copy_context(function.py())?.call0()?;
         let context = (context.len()? > 0).then(|| context.unbind());
-        Ok(Callable { function: function.clone().unbind(), context })
+        Ok(Callable { function: function.clone().unbind(), context, operation })
     }
 
-    /// The callable that `given` is: for bodies that are handed Python objects.
-    pub(crate) fn body(given: &Bound<'_, PyAny>, operation: &str) -> PyResult<Callable> {
+    /// The callable that the argument `name` is: for bodies that are handed Python objects.
+    pub(crate) fn body(given: &Bound<'_, PyAny>, name: &str, operation: &'static str) -> PyResult<Callable> {
         if given.cast_exact::<NativeBody>().is_ok() {
             return Err(PyTypeError::new_err(format!(
                 "{operation} hands its body Python objects, so native code cannot be one; pass a Python callable"
             )));
         }
-        if !given.is_callable() {
-            return Err(PyTypeError::new_err(format!(
-                "{operation} got a body of type {}, expected a callable or native code; wrap a function pointer with \
-                 threadteam.native",
-                given.get_type().name()?
-            )));
-        }
-        Callable::new(given)
+        arguments::callable(given, format_args!("{name} of {operation}"))?;
+        Callable::new(given, operation)
     }
 
-    /// Calls it for a participant of `flow`. The leader has its context already.
+    /// Calls it for a participant of `flow`, as a body that is done when the call returns.
+    pub(crate) fn run(&self, py: Python<'_>, flow: &Flow, arguments: Bound<'_, PyTuple>) -> PyResult<()> {
+        let result = self.call(py, flow, arguments)?;
+        match deferred::refuse(&result, self.function.bind(py), self.operation) {
+            // Every participant meets this: one says so.
+            Err(_) if flow.stopped() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Calls it for a participant of `flow`, as a function that has done its work when its result is used.
+    pub(crate) fn result<'py>(
+        &self,
+        py: Python<'py>,
+        flow: &Flow,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = self.call(py, flow, arguments)?;
+        deferred::refuse_awaitable(&result, self.function.bind(py), self.operation)?;
+        Ok(result)
+    }
+
+    /// Calls it for a participant of `flow`, whatever it returns. The leader has its context already.
     pub(crate) fn call<'py>(
         &self,
         py: Python<'py>,

@@ -1,9 +1,10 @@
 //! What a section costs, and the rule of when it pays.
 
+use crate::arguments::{callable, instance, items, refusal, text};
 use crate::attach;
 use crate::ending;
 use crate::numbers;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::cell::RefCell;
@@ -56,11 +57,11 @@ impl PyWidthCosts {
     #[staticmethod]
     fn from_anchors(anchors: &Bound<'_, PyAny>) -> PyResult<Self> {
         let mut pairs = Vec::new();
-        for pair in numbers::items(anchors)? {
+        for pair in items(anchors, "anchors")? {
             let pair = pair.into_bound(anchors.py());
-            let (width, cost) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
-                PyTypeError::new_err(format!("an anchor must be a pair of a width and a time in seconds, got {pair}"))
-            })?;
+            let (width, cost) = pair
+                .extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()
+                .map_err(|_| refusal(&pair, "an anchor", "a pair of a width and a time in seconds"))?;
             let width = numbers::at_least_one(&width, "the width of an anchor")?.get();
             pairs.push((width, numbers::time(&cost, "the cost of an anchor")?));
         }
@@ -109,7 +110,7 @@ impl PyWidthCosts {
 /// >>> costs = tt.DispatchCosts.for_class(tt.HostClass("generic"))
 /// >>> costs.cost(tt.DispatchKind.TEAM, 2) <= costs.cost(tt.DispatchKind.OUTSIDE, 2)
 /// True
-#[pyclass(frozen, eq, hash, from_py_object, module = "threadteam", name = "DispatchKind")]
+#[pyclass(frozen, eq, hash, module = "threadteam", name = "DispatchKind")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PyDispatchKind {
     #[pyo3(name = "TEAM")]
@@ -143,6 +144,17 @@ impl From<PyDispatchKind> for DispatchKind {
     }
 }
 
+/// The kind that an argument is.
+pub(crate) fn kind_of(given: &Bound<'_, PyAny>) -> PyResult<DispatchKind> {
+    let kind = instance::<PyDispatchKind>(given, "kind", "a DispatchKind")?;
+    Ok(DispatchKind::from(*kind.get()))
+}
+
+/// The row that an argument is.
+fn width_costs(given: &Bound<'_, PyAny>, name: &str) -> PyResult<WidthCosts> {
+    Ok(instance::<PyWidthCosts>(given, name, "a WidthCosts")?.get().0)
+}
+
 const CLASSES: [HostClass; 6] = [
     HostClass::X86_64Avx512,
     HostClass::X86_64Avx2,
@@ -168,7 +180,8 @@ pub(crate) struct PyHostClass(HostClass);
 #[pymethods]
 impl PyHostClass {
     #[new]
-    fn new(name: &str) -> PyResult<Self> {
+    fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let name = text(name, "name")?;
         CLASSES.into_iter().find(|class| class.name() == name).map(PyHostClass).ok_or_else(|| {
             let names: Vec<&str> = CLASSES.iter().map(|class| class.name()).collect();
             PyValueError::new_err(format!("no host class is called {name:?}; there are {}", names.join(", ")))
@@ -215,15 +228,18 @@ pub(crate) struct PyDispatchCosts(pub(crate) DispatchCosts);
 #[pymethods]
 impl PyDispatchCosts {
     #[new]
-    fn new(team: &PyWidthCosts, in_pool: &PyWidthCosts, outside: &PyWidthCosts) -> Self {
-        PyDispatchCosts(DispatchCosts::new(team.0, in_pool.0, outside.0))
+    fn new(team: &Bound<'_, PyAny>, in_pool: &Bound<'_, PyAny>, outside: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let [team, in_pool, outside] =
+            [(team, "team"), (in_pool, "in_pool"), (outside, "outside")].map(|(row, name)| width_costs(row, name));
+        Ok(PyDispatchCosts(DispatchCosts::new(team?, in_pool?, outside?)))
     }
 
     /// The row of a host class.
     #[staticmethod]
     #[pyo3(signature = (class_))]
-    fn for_class(class_: &PyHostClass) -> Self {
-        PyDispatchCosts(DispatchCosts::for_class(class_.0))
+    fn for_class(class_: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let class = instance::<PyHostClass>(class_, "class_", "a HostClass")?.get();
+        Ok(PyDispatchCosts(DispatchCosts::for_class(class.0)))
     }
 
     /// The row of this machine: what `threadteam calibrate` measured here, else the row of its class.
@@ -236,23 +252,23 @@ impl PyDispatchCosts {
 
     /// These costs with one kind replaced.
     #[pyo3(name = "with_costs")]
-    fn with_costs(&self, kind: PyDispatchKind, costs: &PyWidthCosts) -> Self {
-        PyDispatchCosts(self.0.with(kind.into(), costs.0))
+    fn with_costs(&self, kind: &Bound<'_, PyAny>, costs: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(PyDispatchCosts(self.0.with(kind_of(kind)?, width_costs(costs, "costs")?)))
     }
 
     /// The costs of one kind, by width.
-    fn row(&self, kind: PyDispatchKind) -> PyWidthCosts {
-        PyWidthCosts(*self.0.row(kind.into()))
+    fn row(&self, kind: &Bound<'_, PyAny>) -> PyResult<PyWidthCosts> {
+        Ok(PyWidthCosts(*self.0.row(kind_of(kind)?)))
     }
 
     /// The cost in seconds of a section of `width` participants.
-    fn cost(&self, kind: PyDispatchKind, width: &Bound<'_, PyAny>) -> PyResult<f64> {
-        Ok(seconds(self.0.cost(kind.into(), numbers::at_least_one(width, "width")?)))
+    fn cost(&self, kind: &Bound<'_, PyAny>, width: &Bound<'_, PyAny>) -> PyResult<f64> {
+        Ok(seconds(self.0.cost(kind_of(kind)?, numbers::at_least_one(width, "width")?)))
     }
 
     /// The lowest cost in seconds over all widths.
-    fn min_cost(&self, kind: PyDispatchKind) -> f64 {
-        seconds(self.0.min_cost(kind.into()))
+    fn min_cost(&self, kind: &Bound<'_, PyAny>) -> PyResult<f64> {
+        Ok(seconds(self.0.min_cost(kind_of(kind)?)))
     }
 
     fn __getnewargs__(&self) -> (PyWidthCosts, PyWidthCosts, PyWidthCosts) {
@@ -308,6 +324,7 @@ pub(crate) fn width_for_by(
     let estimate = self::estimate(estimate)?;
     let sections = numbers::small_count(sections, "sections")?;
     let budget = numbers::at_least_one(budget, "budget")?.min(WIDEST);
+    callable(cost, "cost")?;
     let failure = RefCell::new(None);
     let width = threadteam::width_for_by(estimate, sections, budget, |width| {
         if failure.borrow().is_some() {

@@ -1,6 +1,8 @@
 //! `external`, the scope in which other libraries use a token's budget, of `Exec` and `TeamExec`.
 
+use crate::arguments::callable;
 use crate::attach;
+use crate::deferred;
 use crate::exec::PyExec;
 use crate::flow::{Flow, Within};
 use crate::life;
@@ -8,7 +10,6 @@ use crate::pending;
 use crate::section::{lead, off_interpreter, watched};
 use crate::teamexec::{HeldTeam, PyTeamExec};
 use crate::token::{Entry, GiveBack, Held, Loan, Token};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::mem;
@@ -228,16 +229,14 @@ fn external<'py, T: Usable>(
         let token: Arc<dyn Opens> = Arc::clone(token) as Arc<dyn Opens>;
         return Ok(Bound::new(py, ExternalScope::new(token))?.into_any());
     };
-    if !function.is_callable() {
-        let kind = function.get_type();
-        return Err(PyTypeError::new_err(format!("{} needs a callable, got {}", T::CALL, kind.name()?)));
-    }
+    callable(function, format_args!("function of {}", T::CALL))?;
     let mut entry = token.enter(py, T::CALL)?;
     let mut lending = Lending::begin(py, &mut entry)?;
     let flow = entry.flow();
     let within = Within::enter(&flow);
     let limited = attach::part(py, "threadteam.interop.limits")?.getattr("call_limited")?;
-    let outcome = attach::call(&limited, &(function, token.budget.get()).into_pyobject(py)?);
+    let outcome = attach::call(&limited, &(function, token.budget.get()).into_pyobject(py)?)
+        .and_then(|result| deferred::refuse_awaitable(&result, function, T::CALL).map(|()| result));
     drop(within);
     match lending.end(py) {
         Ok(()) => outcome,

@@ -1,7 +1,9 @@
 //! The start hook of a pool: a Python function that the workers call, and that the garbage collector sees.
 
+use crate::arguments::{callable, shown};
 use crate::attach;
 use crate::collectable::Collectable;
+use crate::deferred;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -14,9 +16,13 @@ pub(crate) struct StartHook {
 impl StartHook {
     /// The hook that `given` is.
     pub(crate) fn new(given: Bound<'_, PyAny>) -> PyResult<Arc<StartHook>> {
-        if !given.is_callable() {
-            let kind = given.get_type();
-            return Err(PyTypeError::new_err(format!("on_start must be callable, got {}", kind.name()?)));
+        callable(&given, "on_start")?;
+        // Each worker would report it; here the caller hears of it. What a `lambda` returns is seen when it has.
+        if attach::call_function(given.py(), "inspect", "iscoroutinefunction", (&given,))?.is_truthy()? {
+            return Err(PyTypeError::new_err(format!(
+                "on_start must be a plain function, got the asynchronous {}, which nobody would await",
+                shown(&given)
+            )));
         }
         Ok(Arc::new(StartHook { function: Collectable::new(given.unbind()) }))
     }
@@ -26,6 +32,7 @@ impl StartHook {
         attach::attached(|py| {
             let Some(function) = self.function.get(py) else { return };
             let called = (index,).into_pyobject(py).and_then(|arguments| attach::call(&function, &arguments));
+            let called = called.and_then(|result| deferred::refuse(&result, &function, "Pool(on_start=)"));
             if let Err(error) = called {
                 error.write_unraisable(py, Some(&function));
             }

@@ -1,5 +1,6 @@
 //! The extension module `threadteam._native`: bindings only.
 
+mod arguments;
 mod attach;
 mod body;
 mod calibrate;
@@ -7,6 +8,7 @@ mod callable;
 mod capsule;
 mod collectable;
 mod costs;
+mod deferred;
 mod ending;
 mod errors;
 mod exec;

@@ -5,7 +5,7 @@
 //! those inside, and a thread that comes later sleeps until the process ends. For threads in the middle of Python code: [`ending`](crate::ending).
 
 use crate::attach;
-use crate::{body, callable, errors, home, pending};
+use crate::{body, callable, deferred, errors, home, pending};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -155,6 +155,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     body::is_function(py.None().bind(py));
     callable::copy_context(py)?;
     pending::register(py)?;
+    deferred::register(py)?;
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(_at_exit, module)?,))?;
     let os = py.import("os")?;
     if os.hasattr("register_at_fork")? {

@@ -1,6 +1,6 @@
 //! Integers and times from Python, with errors that say what was given and what was expected.
 
-use crate::attach;
+use crate::arguments::{items, refusal, shown};
 use crate::ending;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -22,12 +22,7 @@ fn integer(given: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     let index = match index {
         Ok(index) => index,
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            let kind = given.get_type();
-            return Err(PyTypeError::new_err(format!(
-                "{name} must be an integer, got {} of type {}",
-                shown(given),
-                kind.name()?
-            )));
+            return Err(refusal(given, name, "an integer"));
         }
         // What the object's own `__index__` raised, an interrupt perhaps.
         Err(error) => return Err(error),
@@ -45,40 +40,6 @@ fn saturated(number: &Bound<'_, PyInt>) -> i64 {
         1.. => i64::MAX,
         _ => i64::MIN,
     }
-}
-
-/// An argument that may be left out, but not given as `None`.
-pub(crate) enum Optional<'py> {
-    LeftOut,
-    Given(Bound<'py, PyAny>),
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Optional<'py> {
-    type Error = std::convert::Infallible;
-
-    fn extract(given: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
-        Ok(Optional::Given(given.to_owned()))
-    }
-}
-
-impl<'py> Optional<'py> {
-    /// What `read` makes of it, if it was given.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>) -> PyResult<Option<T>> {
-        match self {
-            Optional::LeftOut => Ok(None),
-            Optional::Given(given) => read(given).map(Some),
-        }
-    }
-}
-
-/// `given` as an error shows it: the beginning of its `repr`.
-pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
-    ending::watch();
-    let text = given.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string());
-    if text.chars().count() > 60 {
-        return text.chars().take(57).chain("...".chars()).collect();
-    }
-    text
 }
 
 /// A count of at least one; larger than the machine counts saturates.
@@ -136,7 +97,7 @@ fn float(given: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     ending::watch();
     // Python's truth and NumPy's, both of which have a `__float__`.
     if given.extract::<bool>().is_ok() {
-        return Err(no_number(given, name));
+        return Err(refusal(given, name, "a time in seconds"));
     }
     given.extract::<f64>().map_err(|error| {
         let py = given.py();
@@ -144,16 +105,11 @@ fn float(given: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
             return no_time(name, &shown(given));
         }
         if error.is_instance_of::<PyTypeError>(py) {
-            return no_number(given, name);
+            return refusal(given, name, "a time in seconds");
         }
         // What the object's own `__float__` raised, an interrupt perhaps.
         error
     })
-}
-
-fn no_number(given: &Bound<'_, PyAny>, name: &str) -> PyErr {
-    let kind = given.get_type().name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string());
-    PyTypeError::new_err(format!("{name} must be a time in seconds, got {} of type {kind}", shown(given)))
 }
 
 fn no_time(name: &str, given: &str) -> PyErr {
@@ -183,15 +139,8 @@ impl Sizes {
 
 /// Integers of at least one, from any iterable.
 pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Sizes> {
-    let (py, given) = (given.py(), items(given)?);
+    let (py, given) = (given.py(), items(given, name)?);
     let numbers =
         given.iter().map(|item| at_least_one(item.bind(py), name).map(NonZeroUsize::get)).collect::<PyResult<_>>()?;
     Ok(Sizes { numbers, given })
-}
-
-/// The items of any iterable.
-pub(crate) fn items(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
-    let py = given.py();
-    let list = attach::call(py.get_type::<PyList>().as_any(), &(given,).into_pyobject(py)?)?.cast_into::<PyList>()?;
-    Ok(list.iter().map(Bound::unbind).collect())
 }

@@ -1,5 +1,6 @@
 //! The `on=` argument of numeric front ends: what a piece of native work runs on.
 
+use crate::arguments::refusal;
 use crate::attach::KeepsInterpreter;
 use crate::exec::PyExec;
 use crate::openmp::OpenMp;
@@ -8,7 +9,6 @@ use crate::section::{lead, watched};
 use crate::team::PyTeam;
 use crate::teamexec::PyTeamExec;
 use crate::token::{End, Token};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -47,11 +47,7 @@ pub(crate) fn with_exec<R: Send>(
             f(Exec::foreign(system, width))
         }));
     }
-    let kind = on.get_type();
-    Err(PyTypeError::new_err(format!(
-        "on must be None, a Pool, a Team, an Exec or a TeamExec, got {}; make a Pool and pass it",
-        kind.name()?
-    )))
+    Err(refusal(on, "on", "None, a Pool, a Team, an Exec or a TeamExec"))
 }
 
 fn on_token<R: Send>(

@@ -1,8 +1,9 @@
 //! What a section of a token costs, and whether it pays: for `Exec` and `TeamExec`.
 
+use crate::arguments::Optional;
 use crate::costs;
 use crate::exec::PyExec;
-use crate::numbers::{at_least_one, small_count, Optional};
+use crate::numbers::{at_least_one, small_count};
 use crate::teamexec::{HeldTeam, PyTeamExec};
 use crate::token::{Held, Token};
 use pyo3::prelude::*;

@@ -1,14 +1,15 @@
 //! `Pool`: the only thing that starts threads.
 
+use crate::arguments::{instance, shown, text, truth, Optional};
 use crate::attach;
 use crate::costs::PyDispatchCosts;
-use crate::ending::{self, Watched};
+use crate::ending;
 use crate::errors;
 use crate::exec::PyExec;
 use crate::home::Home;
 use crate::hook::StartHook;
 use crate::life;
-use crate::numbers::{at_least_one, shown, time, Optional};
+use crate::numbers::{at_least_one, time};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
@@ -88,7 +89,7 @@ impl PyPool {
 impl PyPool {
     #[new]
     #[pyo3(signature = (
-        threads = None, *, name = "threadteam", stack_size = None, on_start = None, pin_participants = Watched(false), wait = None,
+        threads = None, *, name = Optional::LeftOut, stack_size = None, on_start = None, pin_participants = Optional::LeftOut, wait = None,
         acquire_timeout = Optional::LeftOut, qos = None, dispatch_costs = None, domains = None
     ), text_signature = "(threads=None, *, name='threadteam', stack_size=None, on_start=None, pin_participants=False, \
         wait=None, acquire_timeout=0.002, qos=None, dispatch_costs=None, domains=None)")]
@@ -96,14 +97,14 @@ impl PyPool {
     fn new(
         py: Python<'_>,
         threads: Option<&Bound<'_, PyAny>>,
-        name: &str,
+        name: Optional<'_>,
         stack_size: Option<&Bound<'_, PyAny>>,
         on_start: Option<Bound<'_, PyAny>>,
-        pin_participants: Watched<bool>,
+        pin_participants: Optional<'_>,
         wait: Option<&Bound<'_, PyAny>>,
         acquire_timeout: Optional<'_>,
-        qos: Option<&str>,
-        dispatch_costs: Option<&PyDispatchCosts>,
+        qos: Option<&Bound<'_, PyAny>>,
+        dispatch_costs: Option<&Bound<'_, PyAny>>,
         domains: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyPool> {
         ending::watch();
@@ -113,22 +114,27 @@ impl PyPool {
             ));
         }
         let width = width_of(py, threads)?;
-        let (title, worker_title) = (name.to_owned(), name.to_owned());
+        let title = name.read(|given| text(given, "name"))?.unwrap_or_else(|| "threadteam".to_owned());
+        let worker_title = title.clone();
+        let pinned = pin_participants.read(|given| truth(given, "pin_participants"))?.unwrap_or(false);
         let mut builder = Pool::builder()
             .threads(width.get())
             .lazy(true)
             .system_name(move |index| format!("{worker_title}-{index}"))
             .on_stop(|_| attach::let_go())
-            .pin_participants(pin_participants.0)
+            .pin_participants(pinned)
             .wait(policy_of(wait)?);
         if let Some(timeout) = acquire_timeout.read(|given| time(given, "acquire_timeout"))? {
             builder = builder.acquire_timeout(timeout);
         }
         let stack_size = stack_size.filter(|given| !given.is_none());
         builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
-        let costs = dispatch_costs.copied().map_or_else(|| PyDispatchCosts::host_default(py), Ok)?;
+        let costs = match dispatch_costs.filter(|given| !given.is_none()) {
+            Some(given) => *instance::<PyDispatchCosts>(given, "dispatch_costs", "a DispatchCosts")?.get(),
+            None => PyDispatchCosts::host_default(py)?,
+        };
         builder = builder.dispatch_costs(costs.0);
-        if let Some(qos) = qos {
+        if let Some(qos) = qos.filter(|given| !given.is_none()) {
             builder = builder.qos(qos_of(qos)?);
         }
         let hook = on_start.filter(|given| !given.is_none()).map(StartHook::new).transpose()?;
@@ -139,7 +145,7 @@ impl PyPool {
         life::limit_kept_workers(py);
         let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
         let policy = PyWaitPolicy::from(pool.wait_policy());
-        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned: pin_participants.0, hook })
+        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned, hook })
     }
 
     /// Participants, the calling thread included.
@@ -266,7 +272,7 @@ impl PyPool {
     /// Returns
     /// -------
     /// PoolStats
-    ///     Reading them costs the workers nothing.
+    ///     Reading them costs the workers nothing. Those of a closed pool are the last ones.
     ///
     /// Examples
     /// --------
@@ -275,8 +281,8 @@ impl PyPool {
     /// ...     pool.exec().for_ranges(8, 4, lambda start, stop: None)
     /// ...     pool.stats().sections
     /// 1
-    fn stats(&self, py: Python<'_>) -> PyResult<PyPoolStats> {
-        self.home.stats().map(PyPoolStats::from).ok_or_else(|| self.home.gone(py, "Pool.stats()"))
+    fn stats(&self) -> PyPoolStats {
+        PyPoolStats::from(self.home.stats())
     }
 
     /// Records into `trace` from now on; None ends that.
@@ -362,8 +368,9 @@ fn stack_of(given: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(bytes)
 }
 
-fn qos_of(name: &str) -> PyResult<Qos> {
-    match name {
+fn qos_of(given: &Bound<'_, PyAny>) -> PyResult<Qos> {
+    let name = text(given, "qos")?;
+    match name.as_str() {
         "default" => Ok(Qos::Default),
         "utility" => Ok(Qos::Utility),
         "user_initiated" => Ok(Qos::UserInitiated),

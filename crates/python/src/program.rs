@@ -15,11 +15,11 @@ use pyo3::types::{PyList, PySequence, PyTuple};
 use threadteam::{Exec, ForkLock};
 use threadteam_program::{Buffer, Cause, Description, Program, RunContext, RunError, StepError, StepTime};
 
+use crate::arguments;
 use crate::attach::{self, attached};
 use crate::ending::{self, Watched};
 use crate::errors;
 use crate::flow::led_section_stopped;
-use crate::numbers;
 use crate::on::with_exec;
 use crate::pending;
 use arrays::ArrayPort;
@@ -309,7 +309,7 @@ fn items<'py>(what: &str, object: &Bound<'py, PyAny>, expected: usize) -> PyResu
     } else if let Ok(tuple) = object.cast::<PyTuple>() {
         tuple.iter().collect()
     } else if let Ok(sequence) = object.cast::<PySequence>() {
-        numbers::items(sequence)?.into_iter().map(|item| item.into_bound(object.py())).collect()
+        arguments::items(sequence, what)?.into_iter().map(|item| item.into_bound(object.py())).collect()
     } else {
         let given = object.get_type().name()?;
         return Err(PyTypeError::new_err(format!("{what} is a {given}, but a list is expected")));

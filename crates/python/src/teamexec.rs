@@ -115,8 +115,7 @@ impl PyTeamExec {
                 // SAFETY: ended below, before `team` and `flow` end.
                 let token = unsafe { new_team_token(team, home, flow) };
                 let child = PyTeamExec { token: Arc::clone(&token) };
-                let outcome =
-                    (index, child).into_pyobject(py).and_then(|arguments| body.call(py, flow, arguments).map(drop));
+                let outcome = (index, child).into_pyobject(py).and_then(|arguments| body.run(py, flow, arguments));
                 outcome.and(token.end_with_body(py))
             });
         }
@@ -211,7 +210,7 @@ impl PyTeamExec {
         self.section(py, &mut entry, body.is_python(), |team, flow| match &body {
             &Body::Native { code, .. } => team.run_share(flow.gang_of(code)),
             Body::Python(function) => team.run(|index, size| {
-                flow.body(|py| function.call(py, flow, (index, size).into_pyobject(py)?).map(drop));
+                flow.body(|py| function.run(py, flow, (index, size).into_pyobject(py)?));
             }),
         })
     }
@@ -228,14 +227,14 @@ impl PyTeamExec {
     /// ThreadteamError
     ///     A participant waits at a barrier that a peer returned without.
     fn run_with(&self, py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
-        let body = Callable::body(body, "TeamExec.run_with()")?;
+        let body = Callable::body(body, "body", "TeamExec.run_with()")?;
         let mut entry = self.token.enter(py, "TeamExec.run_with()")?;
         let meetings = Arc::new(Meetings::new());
         self.section(py, &mut entry, true, |team, flow| {
             team.run_with(|participant| {
                 let succeeded = flow.body(|py| {
                     let handle = Bound::new(py, PyParticipant::new(participant, flow, &meetings))?;
-                    let outcome = body.call(py, flow, (&handle,).into_pyobject(py)?).map(drop);
+                    let outcome = body.run(py, flow, (&handle,).into_pyobject(py)?);
                     handle.get().expire();
                     outcome.and_then(|()| handle.get().leave(py))
                 });
@@ -277,7 +276,7 @@ impl PyTeamExec {
                 error
             }
         })?;
-        let body = Callable::body(body, "TeamExec.split()")?;
+        let body = Callable::body(body, "body", "TeamExec.split()")?;
         let mut entry = self.token.enter(py, "TeamExec.split()")?;
         self.section(py, &mut entry, true, |team, flow| team.split(&given.numbers, self.child_body(flow, &body)))?
             .map_err(|_| {
@@ -309,7 +308,7 @@ impl PyTeamExec {
     /// [0, 1, 2]
     fn fork(&self, py: Python<'_>, children: &Bound<'_, PyAny>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let children = length(children, "children")?;
-        let body = Callable::body(body, "TeamExec.fork()")?;
+        let body = Callable::body(body, "body", "TeamExec.fork()")?;
         let mut entry = self.token.enter(py, "TeamExec.fork()")?;
         self.section(py, &mut entry, true, |mut team, flow| {
             let run = self.child_body(flow, &body);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ending::Watched;
+use crate::numbers::at_least_one;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use threadteam::trace::{Kind, Trace};
@@ -26,8 +27,9 @@ impl PyTrace {
 impl PyTrace {
     /// Rings of `capacity` events for `participants` participants; later events overwrite the oldest.
     #[new]
-    fn new(participants: Watched<usize>, capacity: Watched<usize>) -> PyResult<PyTrace> {
-        let (Watched(participants), Watched(capacity)) = (participants, capacity);
+    fn new(participants: &Bound<'_, PyAny>, capacity: &Bound<'_, PyAny>) -> PyResult<PyTrace> {
+        let participants = at_least_one(participants, "participants")?.get();
+        let capacity = at_least_one(capacity, "capacity")?.get();
         if !(1..=MOST_EVENTS).contains(&capacity) || !(1..=usize::from(u16::MAX)).contains(&participants) {
             return Err(PyValueError::new_err(format!(
                 "a trace has 1 to {} participants of 1 to {MOST_EVENTS} events, not {participants} of {capacity}",

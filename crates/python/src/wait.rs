@@ -1,7 +1,8 @@
 //! How participants wait, as Python says it.
 
+use crate::arguments::refusal;
 use crate::numbers::{optional_time, time};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString, PyTuple};
 use std::time::Duration;
@@ -232,8 +233,7 @@ pub(crate) fn given_override(given: &Bound<'_, PyAny>) -> PyResult<WaitOverride>
     if let Ok(over) = given.cast::<PyWaitOverride>() {
         return Ok(over.get().over());
     }
-    let kind = given.get_type();
-    Err(PyTypeError::new_err(format!("wait must be a WaitPolicy or a WaitOverride, got {}", kind.name()?)))
+    Err(refusal(given, "wait", "a WaitPolicy or a WaitOverride"))
 }
 
 /// The policy of a new pool: as `wait` says, else as `THREADTEAM_SPIN` says, else the default.

@@ -39,7 +39,7 @@ impl PyExec {
                 code.run_index(flow, index);
             }),
             Body::Python(function) => exec.broadcast(|index| {
-                flow.body(|py| function.call(py, flow, (index,).into_pyobject(py)?).map(drop));
+                flow.body(|py| function.run(py, flow, (index,).into_pyobject(py)?));
             }),
         })?;
         outcome.map_err(|reason| errors::refused(py, "Refused", "Exec.broadcast()", reason))
@@ -95,7 +95,7 @@ impl PyExec {
         let Some(body) = body else {
             return Ok(TeamScope::open(py, &self.token, over)?.into_any());
         };
-        let body = Callable::body(body, "Exec.team()")?;
+        let body = Callable::body(body, "body", "Exec.team()")?;
         let mut result = None;
         let mut entry = self.token.enter(py, "Exec.team()")?;
         let outcome = lead(py, &mut entry, false, |exec, flow| {
@@ -104,7 +104,7 @@ impl PyExec {
                     // SAFETY: ended below, before `team` and `flow` end.
                     let token = unsafe { new_team_token(team, self.token.home.as_ref(), flow) };
                     let arguments = (PyTeamExec { token: Arc::clone(&token) },).into_pyobject(py)?;
-                    let outcome = body.call(py, flow, arguments);
+                    let outcome = body.result(py, flow, arguments);
                     token.end_with_body(py)?;
                     result = Some(outcome?.unbind());
                     Ok(())

@@ -19,7 +19,7 @@ impl PyExec {
             Body::Python(function) => {
                 flow.body(|py| {
                     with_child(py, child, index, home, flow, |token| {
-                        function.call(py, flow, (index, PyExec { token }).into_pyobject(py)?).map(drop)
+                        function.run(py, flow, (index, PyExec { token }).into_pyobject(py)?)
                     })
                 });
             }
@@ -93,7 +93,7 @@ impl PyExec {
         self.section(py, &mut entry, body.is_python(), |exec, flow| match &body {
             &Body::Native { code, .. } => exec.for_ranges(length, grain, move |range| code.run_range(flow, range)),
             Body::Python(function) => exec.for_ranges(length, grain, |range| {
-                flow.body(|py| function.call(py, flow, (range.start, range.end).into_pyobject(py)?).map(drop));
+                flow.body(|py| function.run(py, flow, (range.start, range.end).into_pyobject(py)?));
             }),
         })
     }

@@ -4,6 +4,7 @@ mod gangs;
 mod jobs;
 mod tasks;
 
+use crate::arguments::instance;
 use crate::flow::Flow;
 use crate::numbers::at_least_one;
 use crate::pool::PyPool;
@@ -78,8 +79,8 @@ impl PyExec {
 impl PyExec {
     #[new]
     #[pyo3(signature = (pool, budget = None))]
-    fn new(pool: &Bound<'_, PyPool>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
-        pool.get().exec(pool.py(), budget)
+    fn new(pool: &Bound<'_, PyAny>, budget: Option<&Bound<'_, PyAny>>) -> PyResult<PyExec> {
+        instance::<PyPool>(pool, "pool", "a Pool")?.get().exec(pool.py(), budget)
     }
 
     /// Return the token of the calling thread alone.

@@ -1,12 +1,13 @@
 //! The entries of `Exec` whose bodies have results: `map`, `reduce`.
 
 use super::PyExec;
+use crate::arguments::{callable, items, Optional};
 use crate::attach;
 use crate::callable::Callable;
+use crate::deferred;
 use crate::flow::Within;
-use crate::numbers::{at_least_one, items, length as a_length, Optional};
+use crate::numbers::{at_least_one, length as a_length};
 use crate::slots::Slots;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::num::NonZeroUsize;
@@ -47,8 +48,8 @@ impl PyExec {
         grain: Optional<'py>,
     ) -> PyResult<Bound<'py, PyList>> {
         let grain = grain.read(|given| at_least_one(given, "grain"))?.unwrap_or(NonZeroUsize::MIN);
-        let body = Callable::body(function, "Exec.map()")?;
-        let items = items(iterable)?;
+        let body = Callable::body(function, "function", "Exec.map()")?;
+        let items = items(iterable, "iterable")?;
         let results = Slots::new(items.len(), "results")?;
         let mut entry = self.token.enter(py, "Exec.map()")?;
         self.section(py, &mut entry, true, |exec, flow| {
@@ -103,11 +104,8 @@ impl PyExec {
     ) -> PyResult<Bound<'py, PyAny>> {
         let length = a_length(length, "length")?;
         let grain = at_least_one(grain, "grain")?.get();
-        let body = Callable::body(map_body, "Exec.reduce()")?;
-        if !combine.is_callable() {
-            let kind = combine.get_type();
-            return Err(PyTypeError::new_err(format!("combine must be callable, got {}", kind.name()?)));
-        }
+        let body = Callable::body(map_body, "map_body", "Exec.reduce()")?;
+        callable(combine, "combine")?;
         let chunks = length.div_ceil(grain);
         let partials = Slots::new(chunks, "partial results")?;
         let mut entry = self.token.enter(py, "Exec.reduce()")?;
@@ -117,7 +115,7 @@ impl PyExec {
                     for chunk in range.take_while(|_| !flow.stopped()) {
                         let start = chunk * grain;
                         let arguments = (start, length.min(start.saturating_add(grain))).into_pyobject(py)?;
-                        partials.put(chunk, body.call(py, flow, arguments)?.unbind());
+                        partials.put(chunk, body.result(py, flow, arguments)?.unbind());
                     }
                     Ok(())
                 });
@@ -126,9 +124,10 @@ impl PyExec {
         let flow = entry.flow();
         let _within = Within::enter(&flow);
         // In the order of the chunks, on the caller: the same association for every budget.
-        partials
-            .take()
-            .into_iter()
-            .try_fold(initial, |sum, partial| attach::call(combine, &(sum, partial).into_pyobject(py)?))
+        partials.take().into_iter().try_fold(initial, |sum, partial| {
+            let sum = attach::call(combine, &(sum, partial).into_pyobject(py)?)?;
+            deferred::refuse_awaitable(&sum, combine, "Exec.reduce()")?;
+            Ok(sum)
+        })
     }
 }

@@ -147,15 +147,12 @@ impl Home {
 
     /// Asks the runtime pool something short, wherever it is; none when it is closed or on its way.
     pub(crate) fn ask<R>(&self, question: impl FnOnce(&Pool) -> R) -> Option<R> {
-        match &self.state.lock().owner {
-            Owner::Pool(pool) => Some(question(pool)),
-            Owner::Team(team) => Some(question(team.pool())),
-            Owner::Moving | Owner::Closed => None,
-        }
+        self.state.lock().owner.pool().map(question)
     }
 
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.ask(Pool::stats)
+    /// The counters, of a closed pool the last ones.
+    pub(crate) fn stats(&self) -> Stats {
+        self.state.lock().stats()
     }
 
     pub(crate) fn set_trace(&self, trace: Option<Arc<Trace>>) {

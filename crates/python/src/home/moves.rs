@@ -44,7 +44,7 @@ impl Mover<'_> {
         loop {
             let mut state = self.0.state.lock();
             if state.borrowing == 0 {
-                return Ok(mem::replace(&mut state.owner, Owner::Moving));
+                return Ok(state.take_owner());
             }
             let roots = state.roots();
             drop(state);
@@ -64,11 +64,7 @@ impl Mover<'_> {
 
     /// Puts the owner in its place, wherever the runtime pool is now.
     fn put_owner(&self, owner: Owner, change: impl FnOnce(&mut State)) {
-        let core = match &owner {
-            Owner::Pool(pool) => ptr::from_ref(&**pool),
-            Owner::Team(team) => ptr::from_ref(team.pool()),
-            Owner::Moving | Owner::Closed => ptr::null(),
-        };
+        let core = owner.pool().map_or(ptr::null(), ptr::from_ref);
         let mut state = self.0.state.lock();
         self.0.core.store(core.cast_mut(), Ordering::Relaxed);
         state.owner = owner;
@@ -214,9 +210,7 @@ impl Home {
             if frozen().count() == state.borrowing {
                 // SAFETY: frozen above.
                 frozen().for_each(|root| unsafe { root.empty() });
-                let Owner::Pool(pool) = mem::replace(&mut state.owner, Owner::Moving) else {
-                    unreachable!("it is open")
-                };
+                let Owner::Pool(pool) = state.take_owner() else { unreachable!("it is open") };
                 drop(state);
                 let mut found = found.into_iter();
                 roots.retain(|_| found.next() == Some(Frozen::Still));
@@ -274,7 +268,7 @@ impl Home {
         if !state.abandoned || state.closing || state.borrowing > 0 || state.mover.is_some() || life::closing() {
             return;
         }
-        let Owner::Team(team) = mem::replace(&mut state.owner, Owner::Moving) else { unreachable!("it has a team") };
+        let Owner::Team(team) = state.take_owner() else { unreachable!("it has a team") };
         state.mover = Some(Here::now());
         drop(state);
         let mover = Mover(self);

@@ -2,9 +2,10 @@
 
 use super::Root;
 use crate::life;
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
-use threadteam::{Pool, Team};
+use threadteam::{Pool, Stats, Team};
 
 /// Who owns the workers now.
 pub(super) enum Owner {
@@ -13,6 +14,17 @@ pub(super) enum Owner {
     /// On the way from one to the other, or to its end, in the hands of `State::mover`.
     Moving,
     Closed,
+}
+
+impl Owner {
+    /// The runtime's pool, where it is now.
+    pub(super) fn pool(&self) -> Option<&Pool> {
+        match self {
+            Owner::Pool(pool) => Some(pool),
+            Owner::Team(team) => Some(team.pool()),
+            Owner::Moving | Owner::Closed => None,
+        }
+    }
 }
 
 /// A thread of a process: after a fork its like in the child is another one.
@@ -55,6 +67,8 @@ pub(super) struct State {
     pub(super) lead: Option<Holder>,
     /// Threads that wait for a change.
     pub(super) waiting: usize,
+    /// The counters when the owner was last taken away, which are a closed pool's.
+    pub(super) counted: Stats,
 }
 
 impl State {
@@ -69,6 +83,7 @@ impl State {
             borrowing: 0,
             lead: None,
             waiting: 0,
+            counted: Stats::default(),
         }
     }
 
@@ -85,6 +100,18 @@ impl State {
     /// The root tokens that somebody has. To be dropped without the lock: one may be the last reference.
     pub(super) fn roots(&self) -> Vec<Arc<Root>> {
         self.roots.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Takes the owner away, which no token borrows from.
+    pub(super) fn take_owner(&mut self) -> Owner {
+        let owner = mem::replace(&mut self.owner, Owner::Moving);
+        self.counted = owner.pool().map_or(self.counted, Pool::stats);
+        owner
+    }
+
+    /// The pool's counters now, or when it was closed.
+    pub(super) fn stats(&self) -> Stats {
+        self.owner.pool().map_or(self.counted, Pool::stats)
     }
 
     /// Whether the pool can mint tokens.
