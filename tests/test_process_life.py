@@ -67,6 +67,30 @@ works(pool)
     assert lines(code) == ["0"]
 
 
+@forks
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers outlive the thread, as other threads do")
+@pytest.mark.parametrize("forker", ["a thread", "a worker"])
+def test_a_child_ends_with_its_first_thread_though_it_has_workers_of_its_own(forker: str) -> None:
+    code = f"""
+other = tt.Pool(2, acquire_timeout=10.0)
+children = []
+def fork():
+    child = os.fork()
+    if child == 0:
+        works(other)
+        return
+    children.append(child)
+if {forker!r} == "a worker":
+    on_a_worker(pool, fork)
+else:
+    forking = threading.Thread(target=fork)
+    forking.start()
+    forking.join()
+print(status_of(children[0]))
+"""
+    assert lines(code) == ["0"]
+
+
 SECTIONS = {
     "for_ranges": "token.for_ranges(8, 1, lambda start, stop: item(start))",
     "fork": "token.fork(8, lambda job, child: item(job))",

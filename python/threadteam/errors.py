@@ -11,6 +11,9 @@ import enum
 __all__ = [
     "CalibrationError",
     "Cancelled",
+    "DeviceReset",
+    "EPFail",
+    "EngineError",
     "Fail",
     "InternalError",
     "IntoTeamError",
@@ -18,7 +21,12 @@ __all__ = [
     "InvalidGraph",
     "InvalidProtobuf",
     "MissingExtra",
+    "ModelLoadCanceled",
+    "ModelLoaded",
+    "ModelRequiresCompilation",
+    "NoModel",
     "NoSuchFile",
+    "NotFound",
     "NotImplemented",
     "OnnxError",
     "PoolClosed",
@@ -376,3 +384,38 @@ class RuntimeException(Fail, RuntimeError):
 
 class RunTerminated(Fail):
     """`RunOptions.terminate` was set, so the run stopped before its next step."""
+
+
+class ModelLoadCanceled(Fail):
+    """`SessionOptions.set_load_cancellation_flag` was set, so the model was not loaded."""
+
+
+# ONNX Runtime raises these for what is not here: code that catches them runs.
+
+
+class NoModel(OnnxError):
+    """Of a session without a model. Never raised: a session is made with its model."""
+
+
+class ModelLoaded(OnnxError):
+    """Of a second model for a session. Never raised: a session has one model."""
+
+
+class ModelRequiresCompilation(OnnxError):
+    """Of models that must be compiled first. Never raised: none must."""
+
+
+class EngineError(OnnxError):
+    """Of an execution provider's engine. Never raised: there is one provider, without an engine."""
+
+
+class EPFail(OnnxError):
+    """Of an execution provider. Never raised: failures of nodes are `RuntimeException`."""
+
+
+class DeviceReset(OnnxError):
+    """Of a device that was lost. Never raised: there is the CPU."""
+
+
+class NotFound(OnnxError):
+    """Of what a provider looks for. Never raised: a file that is missing is `NoSuchFile`."""

@@ -84,7 +84,10 @@ impl Hand {
         }
         let berth = Arc::new(Berth::serving());
         let (theirs, qos) = (Arc::clone(&berth), key.qos);
-        let thread = with_signals_blocked(|| builder.spawn(move || live(&theirs, qos, job)))?;
+        // Before it starts, so that no thread is there uncounted.
+        fork::count_worker(1);
+        let thread = with_signals_blocked(|| builder.spawn(move || live(&theirs, qos, job)));
+        let thread = thread.inspect_err(|_| fork::count_worker(-1))?;
         Ok(Hand { key, berth, thread })
     }
 
@@ -124,13 +127,14 @@ fn live(berth: &Berth<Job>, qos: Option<Qos>, first: Job) {
     let mut job = first;
     loop {
         job.run();
-        // After a fork by a body this is the child's only thread: it ends, and the process with it, as from any thread.
-        if process != fork::generation() || !berth.vacate() {
+        // After a fork by a body this is the child's first thread: it ends, and the process with it, unless others are there.
+        if process != fork::generation() {
             return;
         }
-        match berth.next() {
+        let next = if berth.vacate() { berth.next() } else { None };
+        match next {
             Some(next) => job = *next,
-            None => return,
+            None => break fork::count_worker(-1),
         }
     }
 }

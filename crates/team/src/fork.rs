@@ -44,6 +44,8 @@ pub fn forks() -> u32 {
 
 #[cfg(unix)]
 extern "C" fn before() {
+    #[cfg(target_os = "linux")]
+    first::before();
     GATE.fetch_add(FORKING, Ordering::AcqRel);
     while !GATE.load(Ordering::Acquire).is_multiple_of(FORKING) {
         std::thread::yield_now();
@@ -60,6 +62,8 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     // Nobody was inside, and whoever else was forking exists in the parent only.
     GATE.store(0, Ordering::Release);
+    #[cfg(target_os = "linux")]
+    first::in_child();
 }
 
 /// Starts counting and guarding; called when a pool is built, and by whoever takes a [`ForkLock`] before.
@@ -84,7 +88,78 @@ fn register() {
     unsafe {
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
     }
+    #[cfg(target_os = "linux")]
+    first::register();
     WATCHED.store(true, Ordering::Release);
+}
+
+/// Counts a worker thread that is about to start, or whose start failed: see [`first`].
+pub(crate) fn count_worker(change: i32) {
+    #[cfg(target_os = "linux")]
+    first::WORKERS.fetch_add(change, Ordering::Relaxed);
+    #[cfg(not(target_os = "linux"))]
+    let _ = change;
+}
+
+/// The end of the thread that a child of a fork begins with, where that was not its parent's main thread.
+///
+/// A process ends with its last thread. Such a child has no main thread that could return from `main`, and workers that it started would
+/// sleep in it for ever after its first thread. So the end of that one ends the process, when only workers are left.
+#[cfg(target_os = "linux")]
+mod first {
+    use std::cell::Cell;
+    use std::ffi::c_void;
+    use std::ptr;
+    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+    /// The worker threads of this process.
+    pub(super) static WORKERS: AtomicI32 = AtomicI32::new(0);
+    /// The key whose destructor runs at the end of a thread that has a value for it; `exit`, which runs those of thread-locals, leaves
+    /// it alone.
+    static KEY: AtomicU32 = AtomicU32::new(NONE);
+    const NONE: u32 = u32::MAX;
+
+    thread_local! {
+        static RETURNS_FROM_MAIN: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn register() {
+        let mut key = 0;
+        // SAFETY: `key` is valid for the write; the destructor is a function that stays.
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
+            KEY.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// Called by the thread that forks.
+    pub(super) fn before() {
+        // SAFETY: both only ask the system.
+        let is_main = unsafe { libc::gettid() == libc::getpid() };
+        let key = KEY.load(Ordering::Relaxed);
+        // In a child the first thread passes for the main one, unless it was marked.
+        // SAFETY: the key exists.
+        let marked = key != NONE && !unsafe { libc::pthread_getspecific(key) }.is_null();
+        RETURNS_FROM_MAIN.set(is_main && !marked);
+    }
+
+    /// Called in the child, whose only thread is the calling one.
+    pub(super) fn in_child() {
+        WORKERS.store(0, Ordering::Relaxed);
+        let key = KEY.load(Ordering::Relaxed);
+        if key != NONE && !RETURNS_FROM_MAIN.get() {
+            // SAFETY: the key exists, and any value but null marks the thread.
+            unsafe { libc::pthread_setspecific(key, ptr::dangling::<c_void>()) };
+        }
+    }
+
+    extern "C" fn ended(_mark: *mut c_void) {
+        // A thread whose list of tasks cannot be read counts as one of many.
+        let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+        if i32::try_from(threads).is_ok_and(|threads| threads - 1 <= WORKERS.load(Ordering::Relaxed)) {
+            // SAFETY: what the C library does at the end of the last thread.
+            unsafe { libc::exit(0) };
+        }
+    }
 }
 
 thread_local! {

@@ -306,6 +306,47 @@ fn a_worker_that_forked_runs_no_further_chunk_in_the_child_and_ends_it() {
     assert!(works(&mut Exec::new(&pool, 2).unwrap()));
 }
 
+/// Forks on a thread of its own, whose end in the child follows on `in_child`.
+#[cfg(target_os = "linux")]
+fn fork_on_a_thread(in_child: impl FnOnce() + Send + 'static) -> libc::pid_t {
+    let _watched = pool(2);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let forking = std::thread::spawn(move || match fork() {
+        Some(child) => sender.send(child).unwrap(),
+        None => in_child(),
+    });
+    forking.join().unwrap();
+    receiver.recv().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_ends_with_the_thread_that_forked_though_its_workers_sleep() {
+    let _alone = alone();
+    let child = fork_on_a_thread(|| {
+        let pool = pool(3);
+        assert!(works(&mut Exec::new(&pool, 3).unwrap()));
+        std::mem::forget(pool);
+    });
+    child_succeeded(child);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_goes_on_after_the_thread_that_forked_while_another_one_runs() {
+    let _alone = alone();
+    let child = fork_on_a_thread(|| {
+        let pool = pool(2);
+        std::thread::spawn(move || {
+            // The state of the process's first thread.
+            let first = || std::fs::read_to_string("/proc/self/stat").unwrap();
+            wait_until("the end of the forking thread", || first().rsplit(')').next().unwrap().starts_with(" Z"));
+            end_child(|| works(&mut Exec::new(&pool, 2).unwrap()))
+        });
+    });
+    child_succeeded(child);
+}
+
 #[test]
 fn a_child_has_none_of_the_threads_that_its_parent_keeps() {
     let _alone = alone();

@@ -5,12 +5,21 @@ Needs the `onnx` package: `pip install 'threadteam[onnx]'`.
 
 from __future__ import annotations
 
+from threadteam import __version__
 from threadteam.errors import (
+    DeviceReset,
+    EngineError,
+    EPFail,
     Fail,
     InvalidArgument,
     InvalidGraph,
     InvalidProtobuf,
+    ModelLoadCanceled,
+    ModelLoaded,
+    ModelRequiresCompilation,
+    NoModel,
     NoSuchFile,
+    NotFound,
     NotImplemented,  # noqa: A004 - the name in ONNX Runtime
     OnnxError,
     RunTerminated,
@@ -18,12 +27,14 @@ from threadteam.errors import (
 )
 
 from .binding import IOBinding, OrtValue
+from .device import OrtDevice
 from .environment import (
     disable_telemetry_events,
     enable_telemetry_events,
     get_all_providers,
     get_available_providers,
     get_device,
+    get_version_string,
     set_default_logger_severity,
     set_default_logger_verbosity,
 )
@@ -36,11 +47,15 @@ from .options import (
     RunOptions,
     SessionOptions,
 )
+from .randomness import set_seed
 from .registry import ExecutorInfo, Policy, Registry, registry
 from .session import InferenceSession
 from .table import Plan
 
 __all__ = [
+    "DeviceReset",
+    "EPFail",
+    "EngineError",
     "ExecutionMode",
     "ExecutionOrder",
     "ExecutorInfo",
@@ -51,11 +66,17 @@ __all__ = [
     "InvalidArgument",
     "InvalidGraph",
     "InvalidProtobuf",
+    "ModelLoadCanceled",
+    "ModelLoaded",
     "ModelMetadata",
+    "ModelRequiresCompilation",
+    "NoModel",
     "NoSuchFile",
     "NodeArg",
+    "NotFound",
     "NotImplemented",
     "OnnxError",
+    "OrtDevice",
     "OrtValue",
     "Plan",
     "Policy",
@@ -64,12 +85,15 @@ __all__ = [
     "RunTerminated",
     "RuntimeException",
     "SessionOptions",
+    "__version__",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "get_version_string",
     "registry",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_seed",
 ]

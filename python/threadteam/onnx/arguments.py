@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,7 @@ from .graph import Graph, ValueSpec
 from .inputs import row_major
 from .options import SessionOptions
 
-__all__ = ["PROVIDER", "check_providers", "checked_options", "fix_dimensions", "replace_initializers"]
-
-PROVIDER = "CPUExecutionProvider"
-"""The only execution provider."""
-
-
-def check_providers(providers: Any) -> None:
-    """Refuse a list of providers without the CPU."""
-    if providers is None:
-        return
-    if isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence):
-        raise InvalidArgument(f"providers is a list such as [{PROVIDER!r}], got {providers!r}")
-    names = [item[0] if isinstance(item, tuple) and item else item for item in providers or [PROVIDER]]
-    if PROVIDER not in names:
-        raise InvalidArgument(f"providers {names} are not available; this package runs on {PROVIDER!r}")
+__all__ = ["checked_options", "fix_dimensions", "replace_initializers"]
 
 
 def checked_options(options: Any) -> SessionOptions:
@@ -64,13 +50,22 @@ def replace_initializers(graph: Graph, replacements: Mapping[str, Any]) -> None:
         graph.constants[name] = array.view()
 
 
-def fix_dimensions(graph: Graph, extents: Mapping[str, int]) -> None:
-    """Fix symbolic dimensions of the inputs."""
+def fix_dimensions(graph: Graph, by_name: Mapping[str, int], by_denotation: Mapping[str, int]) -> None:
+    """Fix dimensions of the inputs that have no extent, by their symbol or by what the model says they denote."""
+    declared = {value.name: value.type.tensor_type.shape.dim for value in graph.model.graph.input}
 
     def fixed(spec: ValueSpec) -> ValueSpec:
         if spec.dims is None:
             return spec
-        dims = tuple(extents.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.dims)
-        return ValueSpec(spec.name, spec.type, spec.dtype, dims)
+        dims = list(spec.dims)
+        for axis, (dim, proto) in enumerate(zip(spec.dims, declared.get(spec.name, ()), strict=False)):
+            denoted = by_denotation.get(proto.denotation)
+            if not isinstance(dim, int):
+                dims[axis] = by_name.get(dim or "", dim if denoted is None else denoted)
+            elif denoted not in (None, dim):
+                raise InvalidArgument(
+                    f"input {spec.name!r} has {dim} for {proto.denotation!r}, which the options fix to {denoted}"
+                )
+        return ValueSpec(spec.name, spec.type, spec.dtype, tuple(dims))
 
     graph.inputs = tuple(map(fixed, graph.inputs))

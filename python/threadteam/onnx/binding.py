@@ -9,8 +9,9 @@ import numpy as np
 
 from threadteam.errors import InvalidArgument
 
+from .device import check_device
 from .inputs import quoted
-from .types import array_type_string
+from .types import array_type_string, elem_type_of
 from .values import Array
 
 if TYPE_CHECKING:
@@ -66,6 +67,22 @@ class OrtValue:
         """Such as `tensor(float)`."""
         return array_type_string(self._value) if isinstance(self._value, np.ndarray) else "unknown"
 
+    def element_type(self) -> int:
+        """The number of the element type in ONNX."""
+        return elem_type_of(self._value.dtype)
+
+    def tensor_size_in_bytes(self) -> int:
+        """The size of the contents."""
+        return int(self._value.nbytes)
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return int(self._value.ctypes.data)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The value for `numpy.asarray`."""
+        return np.array(self._value, dtype, copy=copy) if copy else np.asarray(self._value, dtype)
+
     def device_name(self) -> str:
         """Always the CPU."""
         return "cpu"
@@ -78,15 +95,17 @@ class OrtValue:
         """Whether it is an array."""
         return isinstance(self._value, np.ndarray)
 
+    def is_sparse_tensor(self) -> bool:
+        """Never: sparse values are made dense."""
+        return False
+
+    def is_tensor_sequence(self) -> bool:
+        """Whether it is a list of arrays."""
+        return isinstance(self._value, list)
+
     def update_inplace(self, array: Array) -> None:
         """Copy new contents into the wrapped array."""
         self._value[...] = array
-
-
-def check_device(device_type: str) -> None:
-    """Only the CPU has memory here."""
-    if device_type != "cpu":
-        raise InvalidArgument(f"device {device_type!r} is not available; this package runs on 'cpu'")
 
 
 class IOBinding:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from .arguments import PROVIDER
+from collections.abc import Sequence
+from typing import Any
+
+from threadteam import __version__
+from threadteam.errors import InvalidArgument
 
 __all__ = [
+    "PROVIDER",
+    "check_providers",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "get_version_string",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
 ]
+
+PROVIDER = "CPUExecutionProvider"
+"""The only execution provider."""
+
+
+def check_providers(providers: Any) -> None:
+    """Refuse a list of providers without the CPU."""
+    if providers is None:
+        return
+    if isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence):
+        raise InvalidArgument(f"providers is a list such as [{PROVIDER!r}], got {providers!r}")
+    names = [item[0] if isinstance(item, tuple) and item else item for item in providers or [PROVIDER]]
+    if PROVIDER not in names:
+        raise InvalidArgument(f"providers {names} are not available; this package runs on {PROVIDER!r}")
 
 
 def get_available_providers() -> list[str]:
@@ -50,3 +71,15 @@ def disable_telemetry_events() -> None:
 
 def enable_telemetry_events() -> None:
     """Accepted: there is no telemetry."""
+
+
+def get_version_string() -> str:
+    """The version of threadteam.
+
+    Examples
+    --------
+    >>> import threadteam as tt
+    >>> get_version_string() == tt.__version__
+    True
+    """
+    return __version__

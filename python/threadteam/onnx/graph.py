@@ -12,6 +12,7 @@ import numpy as np
 from threadteam.errors import InvalidGraph
 
 from ._extra import helper, numpy_helper, onnx
+from .randomness import RandomStream
 from .types import dtype_of, type_string
 from .values import Array
 
@@ -131,6 +132,8 @@ class Graph:
         Constants derived from the model's own, shared by all plans.
     lasting : set of int
         The identities of the arrays in `constants`, which live as long as the graph.
+    random : RandomStream or None
+        Where random numbers come from; None for the system.
     """
 
     model: Any
@@ -142,6 +145,7 @@ class Graph:
     opsets: dict[str, int]
     memo: dict[Any, Any] = field(default_factory=dict)
     lasting: set[int] = field(default_factory=set)
+    random: RandomStream | None = None
 
     def needed_for(self, outputs: Iterable[str]) -> tuple[Node, ...]:
         """The nodes that the values `outputs` depend on, in running order."""

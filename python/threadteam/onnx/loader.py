@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from threadteam.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, OnnxError
+import numpy as np
 
-from ._extra import onnx
+from threadteam.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, OnnxError
+
+from ._extra import numpy_helper, onnx
 from .graph import Graph, build_graph
+from .options import External
 from .reference import check_operators
+from .types import dtype_of
 
 __all__ = ["load_graph", "load_model"]
 
@@ -18,20 +23,22 @@ _CHECKER_LIMIT = 1 << 30
 """Models above this size are not given to the checker of `onnx`, which serializes them and stops at 2 GiB."""
 
 
-def load_graph(source: Any) -> Graph:
+def load_graph(source: Any, external: External | None = None) -> Graph:
     """Read, check and order a model.
 
     Parameters
     ----------
     source : path, bytes or ModelProto
         The model.
+    external : External, optional
+        What stands for files beside it.
 
     Raises
     ------
-    NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented, InvalidArgument
+    NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented, InvalidArgument, Fail
         With one sentence that names the file, node or value.
     """
-    model = load_model(source)
+    model = load_model(source, external or External())
     try:
         graph = build_graph(model)
     except OnnxError:
@@ -47,7 +54,7 @@ def load_graph(source: Any) -> Graph:
     return graph
 
 
-def load_model(source: Any) -> Any:
+def load_model(source: Any, external: External) -> Any:
     """The `ModelProto` of `source` with its external data loaded and its local functions inlined."""
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
@@ -64,7 +71,8 @@ def load_model(source: Any) -> Any:
             f"a model is given by a path, bytes or an onnx.ModelProto, not by an object of type {type(source).__name__}"
         )
     check_frame(model, origin)
-    load_external_data(model, base, origin)
+    replace_external(model, external.arrays)
+    load_external_data(model, base, origin, external.files)
     return inline_functions(model)
 
 
@@ -104,22 +112,57 @@ def check_frame(model: Any, origin: str) -> None:
         model.opset_import.add(domain="", version=1)
 
 
-def load_external_data(model: Any, base: str, origin: str) -> None:
-    """Read the tensors that are stored in files beside the model."""
+def replace_external(model: Any, arrays: Mapping[str, Any]) -> None:
+    """Use the caller's arrays for initializers that are stored in files beside the model."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name, given in arrays.items():
+        tensor = stored.get(name)
+        if tensor is None:
+            raise Fail(f"the model has no initializer {name!r} to replace")
+        if not onnx.external_data_helper.uses_external_data(tensor):
+            raise Fail(f"initializer {name!r} is stored in the model; only those in files beside it are replaced")
+        array = np.asarray(given.numpy() if hasattr(given, "numpy") else given)
+        expected = dtype_of(tensor.data_type)
+        if array.dtype != expected or list(array.shape) != list(tensor.dims):
+            raise Fail(f"initializer {name!r} is {expected}{list(tensor.dims)}, given {array.dtype}{list(array.shape)}")
+        tensor.CopyFrom(numpy_helper.from_array(array, name))
+
+
+def load_external_data(model: Any, base: str, origin: str, files: Mapping[str, bytes]) -> None:
+    """Read the tensors that are stored in files beside the model, or in what stands for them."""
     helper = onnx.external_data_helper
     for tensor in helper._get_all_tensors(model):
         if not helper.uses_external_data(tensor):
             continue
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
         try:
-            helper.load_external_data_for_tensor(tensor, base)
+            if location in files:
+                tensor.raw_data = part_of(files[location], tensor)
+            else:
+                helper.load_external_data_for_tensor(tensor, base)
         except Exception as error:  # the package raises ValidationError, OSError or ValueError
             message = f"external data of {tensor.name!r} in {origin}: file {location!r}"
-            if not os.path.exists(os.path.join(base, location)):
+            if location not in files and not os.path.exists(os.path.join(base, location)):
                 raise NoSuchFile(f"{message} does not exist in {base or os.getcwd()!r}") from error
             raise InvalidGraph(f"{message} cannot be used: {first_line(error)}") from error
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def part_of(contents: bytes, tensor: Any) -> bytes:
+    """The bytes of a tensor in a file's contents.
+
+    Raises
+    ------
+    ValueError
+        The file has fewer.
+    """
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    offset = int(place.get("offset", 0))
+    length = int(place.get("length", len(contents) - offset))
+    if offset < 0 or length < 0 or offset + length > len(contents):
+        raise ValueError(f"{length} bytes from {offset} on are not in the {len(contents)} bytes that stand for it")
+    return contents[offset : offset + length]
 
 
 def inline_functions(model: Any) -> Any:

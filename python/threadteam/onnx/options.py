@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from threadteam.errors import InvalidArgument
 
+from .environment import check_providers
+
 __all__ = [
     "ExecutionMode",
     "ExecutionOrder",
+    "External",
     "GraphOptimizationLevel",
     "ModelMetadata",
     "NodeArg",
     "RunOptions",
     "SessionOptions",
 ]
+
+
+@dataclass
+class External:
+    """What stands for the files in which a model stores initializers.
+
+    Attributes
+    ----------
+    arrays : dict
+        Initializer to its contents.
+    files : dict
+        File, as the model names it, to its contents.
+    """
+
+    arrays: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 class GraphOptimizationLevel(enum.IntEnum):
@@ -91,6 +111,9 @@ class SessionOptions:
     free_dimension_overrides: dict[str, int] = field(default_factory=dict)
     initializers: dict[str, Any] = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=dict)
+    denotation_overrides: dict[str, int] = field(default_factory=dict)
+    external: External = field(default_factory=External)
+    load_canceled: bool = False
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Store an entry; `session.intra_op.allow_spinning` set to `"0"` lets idle workers park at once."""
@@ -116,9 +139,84 @@ class SessionOptions:
         """Fix a symbolic dimension of the inputs."""
         self.free_dimension_overrides[name] = int(extent)
 
+    def add_free_dimension_override_by_denotation(self, denotation: str, extent: int) -> None:
+        """Fix the dimensions of the inputs that the model says denote this, such as `DATA_BATCH`."""
+        self.denotation_overrides[denotation] = int(extent)
+
     def add_initializer(self, name: str, value: Any) -> None:
         """Use an array instead of the model's initializer of that name."""
         self.initializers[name] = value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """Use arrays as the initializers of these names, which the model stores in files: the files are not read.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Initializers that are stored outside of the model.
+        values : sequence of OrtValue or array
+            Of the type and shape that the model declares.
+
+        Raises
+        ------
+        InvalidArgument
+            There are more names than values, or fewer. What does not fit the model is said when the session is made.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> SessionOptions().add_external_initializers(["w"], [np.zeros(3), np.zeros(3)])
+        Traceback (most recent call last):
+            ...
+        threadteam.errors.InvalidArgument: add_external_initializers got 1 names and 2 values; expected one for each
+        """
+        if len(names) != len(values):
+            raise InvalidArgument(
+                f"add_external_initializers got {len(names)} names and {len(values)} values; expected one for each"
+            )
+        self.external.arrays.update(zip(names, values, strict=True))
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        """Use buffers as the contents of the files in which the model stores initializers.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The files, as the model names them.
+        buffers : sequence of buffer
+            Their contents.
+        lengths : sequence of int
+            How many bytes of each count.
+
+        Raises
+        ------
+        InvalidArgument
+            The three differ in length, or a buffer is shorter than said.
+        """
+        if not len(names) == len(buffers) == len(lengths):
+            raise InvalidArgument(
+                f"add_external_initializers_from_files_in_memory got {len(names)} names, {len(buffers)} buffers and "
+                f"{len(lengths)} lengths; expected one of each for every file"
+            )
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            contents = memoryview(buffer).cast("B")
+            if not 0 <= length <= len(contents):
+                raise InvalidArgument(f"the buffer of {name!r} has {len(contents)} bytes, not {length}")
+            self.external.files[name] = bytes(contents[:length])
+
+    def set_load_cancellation_flag(self, canceled: bool) -> None:
+        """Let sessions made with these options raise `ModelLoadCanceled` instead of loading their model."""
+        self.load_canceled = bool(canceled)
+
+    def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
+        """Accepted for the CPU, which is the one provider there is; it has no options."""
+        check_providers([name])
+
+    def has_providers(self) -> bool:
+        """Whether providers were added: never, as the CPU is there anyway."""
+        return False
 
     def register_custom_ops_library(self, path: str) -> None:
         """Refused: operators compiled for ONNX Runtime cannot be loaded."""

@@ -20,21 +20,16 @@ __all__ = ["Profile"]
 class Profile:
     """Collects steps and writes them as a JSON trace that Perfetto and Chrome read.
 
-    Parameters
-    ----------
-    prefix : str
-        The beginning of the file's name.
-
     Attributes
     ----------
     start_ns : int
         When it began, as `time.monotonic_ns` counts.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._start = time.perf_counter()
         self.start_ns = time.monotonic_ns()
 
@@ -60,12 +55,18 @@ class Profile:
                 )
                 begin += duration
 
-    def write(self) -> str:
-        """Write the file and return its name."""
+    def write(self, prefix: str) -> str:
+        """Write what was recorded since the last file into a new one, and return its name.
+
+        A file that cannot be written loses nothing: the next one has the same steps.
+        """
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
-        path = f"{self._prefix}{stamp}.json"
-        with self._lock:
-            events, self._events = self._events, []
-        with writing(path):
-            Path(path).write_text(json.dumps(events), encoding="utf-8")
+        path = f"{prefix}{stamp}.json"
+        with self._writing:
+            with self._lock:
+                events = self._events.copy()
+            with writing(path):
+                Path(path).write_text(json.dumps(events), encoding="utf-8")
+            with self._lock:
+                del self._events[: len(events)]
         return path

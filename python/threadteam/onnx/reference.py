@@ -17,6 +17,7 @@ from ._extra import helper, onnx
 from .bodies import Loop, Scan
 from .graph import Graph, Node, printable
 from .lowering import is_lowered
+from .randomness import seeded_operators
 from .types import dtype_of, elem_type_of
 from .values import Array, Shape
 
@@ -78,6 +79,7 @@ class Reference:
             self._proto = helper.make_node(node.op, node.proto.input, node.proto.output, axis=1)
         self._imports = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
         self._functions = list(graph.model.functions)
+        self._operators = [Loop, Scan, *seeded_operators(graph.random)]
         # A function body that depends on the types of its operands needs an evaluator for each combination.
         self._by_types = depends_on_types(node)
         self._evaluators: dict[Any, Any] = {}
@@ -96,7 +98,7 @@ class Reference:
         if self._by_types:
             operator = (self._proto.domain, self._proto.op_type)
             model = onnx.inliner.inline_selected_functions(model, [operator], inline_schema_functions=True)
-        return _Evaluator(model, new_ops=[Loop, Scan])
+        return _Evaluator(model, new_ops=self._operators)
 
     def _for(self, feeds: Mapping[str, Any]) -> Any:
         """The evaluator for operands of these types."""

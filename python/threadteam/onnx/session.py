@@ -12,10 +12,19 @@ from typing import Any, Self
 import numpy as np
 
 from threadteam.cpus import cpu_budget
-from threadteam.errors import Fail, InvalidArgument, RunCancelled, RunTerminated, RuntimeException, StepError
+from threadteam.errors import (
+    Fail,
+    InvalidArgument,
+    ModelLoadCanceled,
+    RunCancelled,
+    RunTerminated,
+    RuntimeException,
+    StepError,
+)
 
-from .arguments import PROVIDER, check_providers, checked_options, fix_dimensions, replace_initializers
+from .arguments import checked_options, fix_dimensions, replace_initializers
 from .binding import IOBinding, OrtValue
+from .environment import PROVIDER, check_providers
 from .graph import Graph, ValueSpec
 from .inputs import InputReader, check_names, quoted, shape_text
 from .loader import load_graph
@@ -23,6 +32,7 @@ from .options import ModelMetadata, NodeArg, RunOptions, SessionOptions
 from .planner import Planner, ShapeSurprise, input_tensor
 from .profiling import Profile
 from .program import Executable
+from .randomness import random_stream
 from .reference import stopping
 from .registry import Policy, registry
 from .results import deliver, own, separate
@@ -81,9 +91,12 @@ class InferenceSession:
     ) -> None:
         check_providers(providers)
         self._options = checked_options(sess_options)
-        self._graph: Graph = load_graph(path_or_bytes)
+        if self._options.load_canceled:
+            raise ModelLoadCanceled("the model was not loaded: set_load_cancellation_flag was set in its options")
+        self._graph: Graph = load_graph(path_or_bytes, self._options.external)
+        self._graph.random = random_stream()
         replace_initializers(self._graph, self._options.initializers)
-        fix_dimensions(self._graph, self._options.free_dimension_overrides)
+        fix_dimensions(self._graph, self._options.free_dimension_overrides, self._options.denotation_overrides)
         self._planner = Planner(self._graph)
         self._readers = {spec.name: InputReader(spec) for spec in (*self._graph.inputs, *self._graph.overridable)}
         self._output_names = tuple(spec.name for spec in self._graph.outputs)
@@ -92,7 +105,7 @@ class InferenceSession:
         self._fast: dict[tuple[int, ...], Executable] = {}
         self._plans: OrderedDict[Any, Stage] = OrderedDict()
         self._planning = threading.Lock()
-        self._profile = Profile(self._options.profile_file_prefix) if self._options.enable_profiling else None
+        self._profile = Profile() if self._options.enable_profiling else None
         self._finalizer: Any = None
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -386,8 +399,12 @@ class InferenceSession:
         return self._options
 
     def end_profiling(self) -> str:
-        """Write the profile and return the name of its file; without `enable_profiling` an empty name."""
-        return "" if self._profile is None else self._profile.write()
+        """Write the profile and return the name of its file; without `enable_profiling` an empty name.
+
+        The name begins with the option `profile_file_prefix`. After an error nothing is lost: the next call,
+        perhaps with another prefix, writes the same steps.
+        """
+        return "" if self._profile is None else self._profile.write(self._options.profile_file_prefix)
 
     def get_profiling_start_time_ns(self) -> int:
         """When the profile began, as `time.monotonic_ns` counts; 0 without `enable_profiling`."""
