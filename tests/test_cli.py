@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import threadteam as tt
+from script import WATCHDOG, run
 from threadteam.compare import chains
 
 pytest.importorskip("typer")
@@ -263,3 +264,37 @@ def test_a_missing_extra_is_named(tmp_path: Path, module: str, arguments: list[s
     done = threadteam(*arguments, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert f"pip install 'threadteam[{extra}]'" in one_line(done)
+
+
+#: The command, whose user presses Ctrl-C when the import of a module begins.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Impatient())
+sys.argv = ["threadteam", "info"]
+from _threadteam_command import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["threadteam", "threadteam._native", "threadteam.cpus", "typer", "rich.console", "threadteam.cli"]
+)
+def test_ctrl_c_while_the_command_is_importing_ends_it_without_a_word(module: str) -> None:
+    assert run(INTERRUPTED_IMPORT.format(module=module), status=130, silent=True) == ""
+
+
+def test_ctrl_c_later_is_one_line() -> None:
+    code = INTERRUPTED_IMPORT.format(module="threadteam.info")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WATCHDOG)
+    assert (done.returncode, done.stderr) == (130, "threadteam: error: interrupted\n")
+
+
+def test_a_command_that_is_told_to_ignore_ctrl_c_does_so() -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + INTERRUPTED_IMPORT.format(module="typer")
+    assert "CPU budget" in run(code)

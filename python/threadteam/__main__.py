@@ -1,8 +1,12 @@
-"""The entry point of the command line; says which extra is missing instead of failing to import it."""
+"""The command line as a program; says which extra is missing instead of failing to import it."""
 
 from __future__ import annotations
 
+import signal
 import sys
+
+from _threadteam_command import INTERRUPTED
+from _threadteam_command import main as begin
 
 from threadteam.errors import MissingExtra
 from threadteam.extras import require
@@ -19,8 +23,14 @@ def main() -> None:
         sys.exit(f"threadteam: error: {error}")
     from threadteam.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    try:
+        # From here on Ctrl-C is an exception, which the command turns into its last line.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # before the command began, or after it ended
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":
-    main()
+    begin()

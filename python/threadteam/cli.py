@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from _threadteam_command import INTERRUPTED
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from threadteam._native import __version__
 from threadteam.errors import ThreadteamError
 from threadteam.outputs import check_file, make_folder
-from threadteam.script import INTERRUPTED, trace_script
+from threadteam.script import trace_script
 from threadteam.units import duration
 
 __all__ = ["app", "run"]

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from _threadteam_command import INTERRUPTED
+
 from threadteam.errors import MissingExtra
 from threadteam.tracing import trace
 
-__all__ = ["INTERRUPTED", "trace_script"]
-
-#: The status of a program that Ctrl-C ended, as shells have it.
-INTERRUPTED = 130
+__all__ = ["trace_script"]
 
 
 def trace_script(script: Path, arguments: Sequence[str], output: Path) -> dict[str, Any]:
