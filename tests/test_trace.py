@@ -112,7 +112,9 @@ def test_a_path_gets_json_for_perfetto(tmp_path: Path) -> None:
 
 
 def test_a_capacity_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="events"), tt.trace(capacity=0):
+    with pytest.raises(ValueError, match=r"capacity must be at least 1, got 0"), tt.trace(capacity=0):
+        pass
+    with pytest.raises(ValueError, match=r"1 to \d+ events"), tt.trace(capacity=10**9):
         pass
 
 
@@ -128,3 +130,28 @@ def test_what_is_no_path_is_refused_before_anything_is_recorded() -> None:
     with pytest.raises(TypeError, match="int"), tt.trace(5):  # type: ignore[arg-type]
         ran = True
     assert not ran
+
+
+def sections_in(recorded: tt.Trace) -> int:
+    return sum(kind == "publish" for _, _, kind, _ in recorded.events)
+
+
+def test_an_outer_trace_goes_on_after_an_inner_one() -> None:
+    with tt.Pool(2) as pool, tt.trace() as outer:
+        pool.exec().for_ranges(2, 1, lambda start, stop: None)
+        with tt.trace() as inner:
+            pool.exec().for_ranges(2, 1, lambda start, stop: None)
+        pool.exec().for_ranges(2, 1, lambda start, stop: None)
+    assert (sections_in(outer), sections_in(inner)) == (2, 1)
+
+
+def test_a_trace_that_ends_first_leaves_a_newer_one_recording() -> None:
+    older, newer = tt.trace(), tt.trace()
+    with tt.Pool(2) as pool:
+        first = older.__enter__()
+        second = newer.__enter__()
+        older.__exit__(None, None, None)
+        pool.exec().for_ranges(2, 1, lambda start, stop: None)
+        newer.__exit__(None, None, None)
+        pool.exec().for_ranges(2, 1, lambda start, stop: None)
+    assert (sections_in(first), sections_in(second)) == (0, 1)

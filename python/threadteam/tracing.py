@@ -81,9 +81,29 @@ class Trace:
         _forks.load("threadteam.perfetto").write(self.timeline(), os.fspath(path))
 
 
+_open: list[_native.Trace] = []
+"""The rings of the blocks that run, the newest last. Guarded by `_forks.lock`."""
+
+
+def _begin(rings: _native.Trace) -> None:
+    """Record into these rings from now on."""
+    with _forks.lock:
+        _open.append(rings)
+        _native._trace_all(rings)
+
+
+def _end(rings: _native.Trace) -> None:
+    """Record into the newest of the other rings from now on."""
+    with _forks.lock:
+        _open.remove(rings)
+        _native._trace_all(_open[-1] if _open else None)
+
+
 @contextmanager
 def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS) -> Iterator[Trace]:
     """Record every transition of every participant of all pools while the block runs.
+
+    Of several blocks that run at a time, nested or on other threads, the newest records.
 
     Parameters
     ----------
@@ -108,10 +128,10 @@ def trace(path: str | os.PathLike[str] | None = None, *, capacity: int = EVENTS)
     file = None if path is None else os.fspath(path)  # what is no path is refused before the work
     rings = _native.Trace(max(_native._widest(), cpu_budget().count), capacity)
     recorded = Trace(rings)
-    _native._trace_all(rings)
+    _begin(rings)
     try:
         yield recorded
     finally:
-        _native._trace_all(None)
+        _end(rings)
         if file is not None:
             recorded.save(file)
