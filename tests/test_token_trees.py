@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import Any
 
+import pytest
 import threadteam as tt
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,3 +98,50 @@ def test_random_trees_run_every_leaf_once_within_their_budgets(tree: Any, width:
         visit = Visit()
         visit.run(pool.exec(budget), tree)
         assert visit.leaves == leaves(tree)
+
+
+#: Loans taken each of the one before: one ending inside the other would need more stack than a thread has.
+CHAIN = 200_000
+
+
+def chain_of(token: Any) -> Any:
+    for _ in range(CHAIN):
+        token = token.reborrow()
+    return token
+
+
+def test_the_last_reference_to_a_long_chain_of_loans_ends_all_of_them() -> None:
+    with tt.Pool(2) as pool, pool.exec() as token:
+        last = chain_of(token)
+        assert last.map(abs, [-1]) == [1]
+        assert repr(last) == '<the loan by Exec.reborrow() from Exec(budget=2, pool "threadteam" of width 2)>'
+        del last
+        assert token.map(abs, [-1]) == [1]
+
+
+@pytest.mark.parametrize("ends", ["token", "pool", "loan"])
+def test_a_long_chain_of_loans_ends_with_what_it_stems_from(ends: str) -> None:
+    with tt.Pool(2) as pool:
+        token = pool.exec()
+        second = token.reborrow()
+        last = chain_of(second)
+        {"token": token, "pool": pool, "loan": second}[ends].close()
+        with pytest.raises((tt.TokenExpired, tt.PoolClosed)):
+            last.map(abs, [-1])
+
+
+def test_a_long_chain_of_loans_of_a_team_ends_with_its_block() -> None:
+    with tt.Pool(2, acquire_timeout=30.0) as pool:
+        with pool.exec().team() as team:
+            last = chain_of(team)
+            last.run(lambda index, size: None)
+        with pytest.raises(tt.TokenExpired):
+            last.run(lambda index, size: None)
+
+
+def test_a_lone_chain_of_loans_ends_with_its_last_token() -> None:
+    with tt.Pool(2) as pool:
+        last = chain_of(pool.exec())
+        assert last.map(abs, [-1]) == [1]
+        del last
+        pool.into_team().close()  # no token of the pool is left

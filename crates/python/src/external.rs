@@ -183,6 +183,10 @@ impl Loan for Open {
     }
 
     /// Whoever ends it here notices: see [`Stage::Ending`].
+    fn lent_to(&self) -> Option<Arc<dyn Loan>> {
+        None
+    }
+
     fn leave_parent(&self) {}
 }
 

@@ -86,8 +86,8 @@ pub(crate) struct PyTeamExec {
 
 impl PyTeamExec {
     fn loan(&self, py: Python<'_>, operation: &'static str, wait: WaitOverride) -> PyResult<PyTeamExec> {
-        let name = format!("the loan by {operation} from {}", self.token.name);
-        let token = self.token.lend(py, operation, name, |held: &'static mut HeldTeam| {
+        let what = format!("the loan by {operation} from");
+        let token = self.token.lend(py, operation, &what, |held: &'static mut HeldTeam| {
             Ok(HeldTeam { team: held.team.reborrow().with_wait(wait), reserved: None })
         })?;
         Ok(PyTeamExec { token })
@@ -347,23 +347,23 @@ impl TeamScope {
 #[pymethods]
 impl TeamScope {
     fn __enter__(&self, py: Python<'_>) -> PyResult<PyTeamExec> {
-        let name = format!("the TeamExec of {}", self.token.name);
         let home = self.token.home.clone();
         let over = self.over;
-        let token = self.token.lend(py, "with Exec.team()", name, |exec: &'static mut Exec<'static>| {
-            // May wait for busy members, and starts the workers at first use.
-            let flow = Flow::new(0, ptr::null(), None);
-            let reserved = off_interpreter(py, &flow, || {
-                home.map_or(Ok(()), |home| home.start()).map(|()| watched(exec).into_reserved(over))
-            });
-            // A signal that came meanwhile.
-            flow.finish(py)?;
-            let reserved = reserved.map_err(|error| crate::errors::from_core(py, &error))?;
-            let mut reserved = Box::new(reserved.map_err(|reason| refused(py, "Refused", "Exec.team()", reason))?);
-            // SAFETY: the reservation stays in its box, which is dropped after the team that borrows it.
-            let team = unsafe { mem::transmute::<TeamExec<'_>, TeamExec<'static>>(reserved.team()) };
-            Ok(HeldTeam { team, reserved: Some(reserved) })
-        })?;
+        let token =
+            self.token.lend(py, "with Exec.team()", "the TeamExec of", |exec: &'static mut Exec<'static>| {
+                // May wait for busy members, and starts the workers at first use.
+                let flow = Flow::new(0, ptr::null(), None);
+                let reserved = off_interpreter(py, &flow, || {
+                    home.map_or(Ok(()), |home| home.start()).map(|()| watched(exec).into_reserved(over))
+                });
+                // A signal that came meanwhile.
+                flow.finish(py)?;
+                let reserved = reserved.map_err(|error| crate::errors::from_core(py, &error))?;
+                let mut reserved = Box::new(reserved.map_err(|reason| refused(py, "Refused", "Exec.team()", reason))?);
+                // SAFETY: the reservation stays in its box, which is dropped after the team that borrows it.
+                let team = unsafe { mem::transmute::<TeamExec<'_>, TeamExec<'static>>(reserved.team()) };
+                Ok(HeldTeam { team, reserved: Some(reserved) })
+            })?;
         let earlier = self.open.lock().replace(Arc::clone(&token));
         drop(earlier);
         Ok(PyTeamExec { token })

@@ -85,6 +85,9 @@ pub(crate) trait Loan: Send + Sync {
     /// an error otherwise.
     fn end_loan(&self, py: Python<'_>, wait: bool) -> PyResult<()>;
 
+    /// What it is lent to itself.
+    fn lent_to(&self) -> Option<Arc<dyn Loan>>;
+
     /// In the child of a fork, while it has one thread: what a thread of the parent was about to give back comes back now.
     fn leave_parent(&self);
 }
@@ -93,6 +96,10 @@ pub(crate) trait Loan: Send + Sync {
 pub(crate) trait Lender: Send + Sync {
     /// The loan has ended.
     fn take_back(&self);
+
+    /// The loan has ended, and had this reference. If it was the last one, what the lender itself was lent by: of a long chain of loans
+    /// one ends after the other, not one inside the other, for which no stack would be large enough.
+    fn take_back_and_end(self: Arc<Self>) -> Option<Arc<dyn Lender>>;
 }
 
 /// What a token holds: a runtime token whose lifetime is erased.
@@ -137,6 +144,8 @@ pub(crate) struct Token<T: Held> {
     pub(crate) home: Option<Arc<Home>>,
     /// What error messages call it.
     pub(crate) name: String,
+    /// What they call the token that the first of the loans it stems from was taken of: a name does not grow with their number.
+    origin: Arc<str>,
     pub(crate) budget: NonZeroUsize,
     pub(crate) carries_team: bool,
 }
@@ -161,7 +170,8 @@ impl<T: Held> Token<T> {
         lease: Option<Arc<dyn Lender>>,
     ) -> Arc<Self> {
         let account = open_account(&name, inner.slots());
-        Arc::new(Token::new(inner, home, name, std::ptr::null_mut(), lease, account))
+        let origin = Arc::from(name.as_str());
+        Arc::new(Token::new(inner, home, (name, origin), std::ptr::null_mut(), lease, account))
     }
 
     /// The token that a body of `flow` is handed.
@@ -171,13 +181,14 @@ impl<T: Held> Token<T> {
     /// What `inner` borrows, and `flow`, must live until the caller has ended the token.
     pub(crate) unsafe fn of_body(inner: T, home: Option<Arc<Home>>, name: String, flow: &Flow) -> Arc<Self> {
         let account = flow.account().map(|account| account.derive(&name, inner.slots()));
-        Arc::new(Token::new(inner, home, name, std::ptr::from_ref(flow).cast_mut(), None, account))
+        let origin = Arc::from(name.as_str());
+        Arc::new(Token::new(inner, home, (name, origin), std::ptr::from_ref(flow).cast_mut(), None, account))
     }
 
     fn new(
         inner: T,
         home: Option<Arc<Home>>,
-        name: String,
+        (name, origin): (String, Arc<str>),
         flow: *mut Flow,
         lender: Option<Arc<dyn Lender>>,
         account: Option<Arc<Account>>,
@@ -191,6 +202,7 @@ impl<T: Held> Token<T> {
             account,
             home,
             name,
+            origin,
             budget: inner.slots(),
             carries_team: inner.has_members(),
             inner: UnsafeCell::new(Some(inner)),
@@ -263,16 +275,17 @@ impl<T: Held> Token<T> {
         }
     }
 
-    /// Lends the token: `make` derives the loan from it, and it stays `LENT` until the loan ends.
+    /// Lends the token by `operation`: `make` derives the loan from it, and it stays `LENT` until the loan ends.
     ///
     /// `make` gets the token's place with an erased lifetime; what it makes must not outlive the loan.
     pub(crate) fn lend<U: Held>(
         self: &Arc<Self>,
         py: Python<'_>,
         operation: &'static str,
-        name: String,
+        what: &str,
         make: impl FnOnce(&'static mut T) -> PyResult<U>,
     ) -> PyResult<Arc<Token<U>>> {
+        let name = format!("{what} {}", self.origin);
         let entry = self.enter(py, operation)?;
         // SAFETY: the entry has the token to itself, and until the loan is dead nobody else touches `inner`: the state
         // stays `LENT`, and the loan holds the token alive.
@@ -281,7 +294,8 @@ impl<T: Held> Token<T> {
             make(inner.ok_or_else(|| raise(py, "TokenExpired", format!("{operation}: {} is dead", self.name)))?)?;
         let lender: Arc<dyn Lender> = Arc::clone(self) as Arc<dyn Lender>;
         let account = self.account.as_ref().map(|account| account.derive(&name, made.slots()));
-        let loan = Arc::new(Token::new(made, self.home.clone(), name, self.flow().cast_mut(), Some(lender), account));
+        let names = (name, Arc::clone(&self.origin));
+        let loan = Arc::new(Token::new(made, self.home.clone(), names, self.flow().cast_mut(), Some(lender), account));
         let weak: Weak<Token<U>> = Arc::downgrade(&loan);
         self.become_lent(entry, weak, operation);
         Ok(loan)
@@ -316,11 +330,16 @@ impl<T: Held> Token<T> {
                 Ok(_) => break,
                 Err(DEAD) => return Ok(()),
                 Err(LENT) => {
-                    let loan = self.loan.lock().clone();
-                    match loan.and_then(|(loan, _)| loan.upgrade()) {
-                        Some(loan) => loan.end_loan(py, wait)?,
-                        // Its last reference is being dropped on another thread, which gives the token back.
-                        None => py.detach(std::thread::yield_now),
+                    let mut loans: Vec<_> = self.lent_to().into_iter().collect();
+                    while let Some(next) = loans.last().and_then(|loan| loan.lent_to()) {
+                        loans.push(next);
+                    }
+                    // Its last reference is being dropped on another thread, which gives the token back.
+                    if loans.is_empty() {
+                        py.detach(std::thread::yield_now);
+                    }
+                    while let Some(loan) = loans.pop() {
+                        loan.end_loan(py, wait)?;
                     }
                 }
                 Err(state) if Inside::of(state) != Some(now) => {
@@ -347,9 +366,7 @@ impl<T: Held> Token<T> {
         drop(inner);
         self.leave(DEAD);
         let lender = self.lender.lock().take();
-        if let Some(lender) = lender {
-            lender.take_back();
-        }
+        end_lenders(lender);
     }
 
     /// Ends the token of a body, which cannot return before: an exception on the way, a signal handler's, is kept for it.
@@ -375,6 +392,13 @@ impl<T: Held> Token<T> {
             }
         });
         pending::run(py)
+    }
+
+    /// What it was lent by, to be told, now that its last reference is gone: no entry runs and no loan is open.
+    fn let_go(&mut self) -> Option<Arc<dyn Lender>> {
+        // First: it borrows from the lender.
+        *self.inner.get_mut() = None;
+        self.lender.get_mut().take()
     }
 
     /// Ends what made the token `BUSY`, and wakes who waits for that.
@@ -441,6 +465,19 @@ impl<T: Held> Lender for Token<T> {
         // Not if the child of a fork has ended the token meanwhile.
         let _ = self.state.compare_exchange(LENT, LIVE, Ordering::Release, Ordering::Relaxed);
     }
+
+    fn take_back_and_end(self: Arc<Self>) -> Option<Arc<dyn Lender>> {
+        self.take_back();
+        let mut token = Arc::into_inner(self)?;
+        token.let_go()
+    }
+}
+
+/// Ends a loan's claim to its lender, and that of each lender to its own that nobody else refers to.
+fn end_lenders(mut lender: Option<Arc<dyn Lender>>) {
+    while let Some(of_loan) = lender {
+        lender = of_loan.take_back_and_end();
+    }
 }
 
 impl<T: Held> Loan for Token<T> {
@@ -448,13 +485,20 @@ impl<T: Held> Loan for Token<T> {
         self.end(py, End::Closed, wait)
     }
 
-    fn leave_parent(&self) {
+    fn lent_to(&self) -> Option<Arc<dyn Loan>> {
         if self.state.load(Ordering::Acquire) != LENT {
-            return;
+            return None;
         }
         let loan = self.loan.lock().clone();
-        if let Some(loan) = loan.and_then(|(loan, _)| loan.upgrade()) {
-            return loan.leave_parent();
+        loan.and_then(|(loan, _)| loan.upgrade())
+    }
+
+    fn leave_parent(&self) {
+        if let Some(mut last) = self.lent_to() {
+            while let Some(next) = last.lent_to() {
+                last = next;
+            }
+            return last.leave_parent();
         }
         // A thread of the parent was dropping the last reference to the loan.
         if self.state.compare_exchange(LENT, Inside::now().busy(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -470,21 +514,15 @@ impl GiveBack {
     /// Gives it back; false when that was done before.
     pub(crate) fn now(&self) -> bool {
         let lender = self.0.lock().take();
-        lender.is_some_and(|lender| {
-            lender.take_back();
-            true
-        })
+        let given = lender.is_some();
+        end_lenders(lender);
+        given
     }
 }
 
 impl<T: Held> Drop for Token<T> {
     fn drop(&mut self) {
-        // The last reference is gone, so no entry runs and no loan is open. `inner` first: it borrows from the lender.
-        *self.inner.get_mut() = None;
-        let lender = self.lender.get_mut().take();
-        if let Some(lender) = lender {
-            lender.take_back();
-        }
+        end_lenders(self.let_go());
     }
 }
 

@@ -58,6 +58,16 @@ pub struct Account {
     tally: ForkLock<Tally>,
 }
 
+impl Drop for Account {
+    /// One after the other, not one inside the other: a chain of loans may be longer than a stack is deep.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut account) = above.and_then(Arc::into_inner) {
+            above = account.above.take();
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tally {
     /// How many bodies each thread is in.

@@ -53,8 +53,8 @@ impl PyExec {
     }
 
     fn loan(&self, py: Python<'_>, operation: &'static str, budget: NonZeroUsize) -> PyResult<PyExec> {
-        let name = format!("the loan by {operation} from {}", self.token.name);
-        let token = self.token.lend(py, operation, name, |inner| Ok(inner.reborrow().limit(budget)))?;
+        let what = format!("the loan by {operation} from");
+        let token = self.token.lend(py, operation, &what, |inner| Ok(inner.reborrow().limit(budget)))?;
         Ok(PyExec { token })
     }
 

@@ -178,6 +178,11 @@ impl Lender for Home {
             self.take_home();
         }
     }
+
+    fn take_back_and_end(self: Arc<Self>) -> Option<Arc<dyn Lender>> {
+        self.take_back();
+        None
+    }
 }
 
 /// A root token of the runtime whose lifetime is erased.
