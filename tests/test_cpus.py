@@ -200,12 +200,17 @@ def test_the_explanation_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_number_beyond_any_machine_is_named_not_tried(tmp_path: Path) -> None:
-    for value in ("32769", "9" * 5000):
-        with pytest.raises(ValueError, match=r"THREADTEAM_NUM_THREADS is '\d+(\.\.\.)?', expected .* 32768 at most"):
+    for value in ("1026", "9" * 5000):
+        with pytest.raises(ValueError, match=r"THREADTEAM_NUM_THREADS is '\d+(\.\.\.)?', expected .* 1025 at most"):
             budget(tmp_path, environ={"THREADTEAM_NUM_THREADS": value})
     # As a cap it changes nothing.
     assert budget(tree(tmp_path, machine(8)), range(8), {"OMP_NUM_THREADS": "9" * 5000}).count == 8
     assert budget(tree(tmp_path, machine(8)), range(8), {"OMP_NUM_THREADS": "0004"}).count == 4
+
+
+def test_a_machine_with_more_cpus_than_the_widest_pool_has_that_width(tmp_path: Path) -> None:
+    found = budget(tree(tmp_path, machine(1100)), affinity=range(1100))
+    assert (found.count, found.source, len(found.affinity)) == (1025, "machine", 1100)
 
 
 def test_a_mask_of_nothing_is_refused(tmp_path: Path) -> None:

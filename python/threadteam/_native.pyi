@@ -13,6 +13,7 @@ _T = TypeVar("_T")
 _S = TypeVar("_S")
 
 IN_PLACE_BYTES: int
+MOST_THREADS: int
 PAYS: float
 __version__: str
 

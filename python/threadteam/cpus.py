@@ -11,6 +11,7 @@ from pathlib import Path
 
 from threadteam._cgroup import read_limits
 from threadteam._files import format_cpu_list
+from threadteam._native import MOST_THREADS
 from threadteam._topology import Cache, Topology, read_topology
 
 __all__ = ["Cache", "CpuBudget", "Topology", "cpu_budget", "topology"]
@@ -28,9 +29,6 @@ def _process_mask() -> frozenset[int] | None:
 
 _MASK_AT_IMPORT = _process_mask()
 
-MOST_THREADS = 1 << 15
-"""The widest pool that can be asked for: thread stacks would fill the address space."""
-
 
 @dataclass(frozen=True)
 class CpuBudget:
@@ -45,7 +43,7 @@ class CpuBudget:
     """
 
     count: int
-    """CPUs to use, at least 1: the width of a pool made without an explicit one."""
+    """CPUs to use, 1 to 1025: the width of a pool made without an explicit one."""
     source: str
     """The rule that decided: ``"THREADTEAM_NUM_THREADS"``, ``"OMP_NUM_THREADS"``, ``"cgroup quota"``, ``"affinity"``
     or ``"machine"``."""
@@ -196,7 +194,8 @@ def _decide(
     cap = _variable(environ, "OMP_NUM_THREADS", a_list=True)
     if cap is not None and cap < count:
         count, source = cap, "OMP_NUM_THREADS"
-    return count, source
+    # No pool is wider.
+    return min(count, MOST_THREADS), source
 
 
 def _variable(environ: Mapping[str, str], name: str, *, a_list: bool) -> int | None:

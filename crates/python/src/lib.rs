@@ -80,6 +80,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capsule::capsule, module)?)?;
     module.add_function(wrap_pyfunction!(probe::round_trip, module)?)?;
     module.add("PAYS", threadteam::PAYS)?;
+    module.add("MOST_THREADS", threadteam::Pool::MAX_THREADS)?;
     module.add("IN_PLACE_BYTES", threadteam_kernels::in_place_bytes())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     home::register(module)

@@ -24,9 +24,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use threadteam::{Pool, Qos};
 
-/// Participants beyond this are a mistake on any machine, and thread stacks would fill the address space.
-const MOST_THREADS: usize = 1 << 15;
-
 /// A thread pool: the calling thread plus `width - 1` resident workers. The only thing that starts threads.
 ///
 /// Workers start at the first section, spin for a bounded time when idle, then sleep without using any CPU.
@@ -34,7 +31,7 @@ const MOST_THREADS: usize = 1 << 15;
 /// Parameters
 /// ----------
 /// threads : int, optional
-///     Participants, the calling thread included; `cpu_budget().count` by default.
+///     Participants, the calling thread included, 1025 at most; `cpu_budget().count` by default.
 /// name : str, default "threadteam"
 ///     Prefix of the workers' thread names.
 /// stack_size : int, optional
@@ -347,8 +344,12 @@ fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZ
         }
     };
     let width = at_least_one(&given, name)?;
-    if width.get() > MOST_THREADS {
-        return Err(PyValueError::new_err(format!("{name} must be at most {MOST_THREADS}, got {}", shown(&given))));
+    if width.get() > Pool::MAX_THREADS {
+        return Err(PyValueError::new_err(format!(
+            "{name} must be at most {}, got {}",
+            Pool::MAX_THREADS,
+            shown(&given)
+        )));
     }
     Ok(width)
 }

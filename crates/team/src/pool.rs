@@ -49,6 +49,9 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// The most participants of a pool, the calling thread included.
+    pub const MAX_THREADS: usize = MAX_WORKERS + 1;
+
     /// The options of a new pool.
     pub fn builder() -> PoolBuilder {
         PoolBuilder::default()
@@ -309,7 +312,8 @@ impl PoolBuilder {
     }
 
     /// Called by worker `i` when it starts. The pool gets [fresh workers](Self::fresh_workers): what the hook leaves on a thread
-    /// is not for another pool.
+    /// is not for another pool. Ranges and jobs run in a hook as anywhere, but a gang of the hook's own pool is refused with
+    /// [`Refused::CallerInPool`](crate::Refused::CallerInPool): it would wait for the worker.
     pub fn on_start(mut self, f: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(f));
         self
@@ -407,10 +411,10 @@ impl PoolBuilder {
         let threads = match self.threads {
             Some(0) => return Err(Error::ZeroThreads),
             Some(n) => n,
-            None => width::default_width().get(),
+            None => width::default_width().get().min(Pool::MAX_THREADS),
         };
-        if threads > MAX_WORKERS + 1 {
-            return Err(Error::TooManyThreads { wanted: threads, most: MAX_WORKERS + 1 });
+        if threads > Pool::MAX_THREADS {
+            return Err(Error::TooManyThreads { wanted: threads, most: Pool::MAX_THREADS });
         }
         let name = self.name.unwrap_or_else(|| Box::new(|index| format!("threadteam-{index}")));
         let pool = Pool {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from threadteam.cpus import MOST_THREADS
+from threadteam._native import MOST_THREADS
 from threadteam.errors import InvalidArgument
 
 from .graph import Graph, ValueSpec
