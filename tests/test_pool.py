@@ -147,6 +147,67 @@ def test_closing_twice_is_harmless() -> None:
     assert pool.closed
 
 
+HOOKS: dict[str, tuple[str, str]] = {
+    "broadcast": ("pool.exec().broadcast(lambda index: None)", "Refused(CALLER_IN_POOL)"),
+    "team": ("pool.exec().team(lambda team: team.run(lambda index, size: None))", "Refused(CALLER_IN_POOL)"),
+    "into_team": ("pool.into_team()", "IntoTeamError(CALLER_IN_POOL)"),
+    "close": ("pool.close()", "ThreadteamError"),
+    "map": ("pool.exec().map(abs, [-1, -2])", "[1, 2]"),
+}
+"""What a start hook does with its own pool, and what it comes to: a gang would wait for the worker itself."""
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_start_hook_never_waits_for_its_own_worker(name: str) -> None:
+    action, expected = HOOKS[name]
+    code = f"""
+import threading
+import threadteam as tt
+found = []
+ready, done = threading.Event(), threading.Event()
+def hook(index):
+    ready.wait()
+    try:
+        found.append(str({action}))
+    except tt.ThreadteamError as error:
+        reason = getattr(error, "reason", None)
+        found.append(type(error).__name__ + (f"({{reason.name}})" if reason else ""))
+    done.set()
+with tt.Pool(2, on_start=hook, acquire_timeout=30.0) as pool:
+    pool.exec().for_ranges(2, 1, lambda start, stop: None)
+    ready.set()
+    done.wait()
+    pool.exec().broadcast(lambda index: None)
+print(found)
+"""
+    assert run(code).strip() == str([expected])
+
+
+def test_a_start_hook_is_refused_the_token_of_its_team() -> None:
+    code = """
+import threading
+import threadteam as tt
+found = []
+moved, done = threading.Event(), threading.Event()
+def hook(index):
+    moved.wait()
+    try:
+        team.exec()
+    except tt.Refused as error:
+        found.append(error.reason.name)
+    done.set()
+pool = tt.Pool(2, on_start=hook, acquire_timeout=30.0)
+pool.exec().for_ranges(2, 1, lambda start, stop: None)
+with pool.into_team() as team:
+    moved.set()
+    done.wait()
+    with team.exec() as token:
+        token.broadcast(lambda index: None)
+print(found)
+"""
+    assert run(code).strip() == "['CALLER_IN_POOL']"
+
+
 def test_the_counters_of_a_closed_pool_are_its_last_ones() -> None:
     pool = tt.Pool(2)
     pool.exec().for_ranges(8, 1, lambda start, stop: None)

@@ -6,6 +6,7 @@ use crate::inner::Inner;
 use crate::policy::WaitPolicy;
 use crate::sync::{mutated, AtomicU64, Futex, Ordering};
 use crate::wait::{Pace, Step, Waiter, Waits, HOOK_EVERY};
+use crate::worker;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,10 @@ impl Inner {
     /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two
     /// callers cannot wait for each other.
     pub(crate) fn acquire(&self, want: usize, policy: &WaitPolicy, hook: Option<Hook<'_>>) -> Result<Claim, Refused> {
+        if want > 0 && worker::in_hook_of(self) {
+            self.refuse(Refused::CallerInPool, want);
+            return Err(Refused::CallerInPool);
+        }
         let claimed = match self.try_claim(want) {
             Some(claim) => Ok(claim),
             None => {

@@ -50,13 +50,12 @@ impl Job {
             cpus.adopt();
         }
         name_this_thread(&self.name);
-        call(self.on_start.as_ref(), self.index);
-        let process = fork::generation();
-        worker::run(&self.inner, self.index);
-        if process == fork::generation() {
-            call(self.on_stop.as_ref(), self.index);
+        let hook = |hook: &Option<Hook>| call(hook.as_ref(), self.index);
+        let on_stop = || {
+            hook(&self.on_stop);
             name_this_thread(IDLE_NAME);
-        }
+        };
+        worker::run(&self.inner, self.index, || hook(&self.on_start), on_stop);
     }
 }
 

@@ -82,7 +82,7 @@ impl Running {
         let threads = (0..workers)
             .map(|index| {
                 let inner = Arc::clone(&inner);
-                thread::spawn(move || worker::run(&inner, index))
+                thread::spawn(move || worker::run(&inner, index, || (), || ()))
             })
             .collect();
         Running { inner, threads, members: (0..workers as u16).collect() }

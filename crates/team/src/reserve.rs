@@ -7,6 +7,7 @@ use crate::idle::WaitScope;
 use crate::pin;
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
+use crate::worker;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::thread::ThreadId;
@@ -176,7 +177,7 @@ impl Team {
     ///
     /// # Errors
     ///
-    /// [`Refused::Busy`] when a root token lives.
+    /// [`Refused::Busy`] when a root token lives, [`Refused::CallerInPool`] in a start hook of the pool.
     ///
     /// # Examples
     ///
@@ -193,6 +194,10 @@ impl Team {
     /// # Ok::<(), threadteam::Error>(())
     /// ```
     pub fn try_exec(&self, budget: usize) -> Result<Exec<'_>, Refused> {
+        if worker::in_hook_of(self.pool.inner()) {
+            self.pool.inner().refuse(Refused::CallerInPool, budget);
+            return Err(Refused::CallerInPool);
+        }
         let Some(lead) = self.leader.try_lock() else {
             self.pool.inner().refuse(Refused::Busy, budget);
             return Err(Refused::Busy);

@@ -22,6 +22,8 @@ const WAKES_PASSED_ON: usize = 2;
 thread_local! {
     /// The pool that this thread works for, by the address of its state, and the process it does so in.
     static EMPLOYER: Cell<(*const Inner, u32)> = const { Cell::new((std::ptr::null(), 0)) };
+    /// Whether it is in a hook, in which it serves nobody, though others may have claimed it.
+    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the calling thread is a worker of the pool whose state this is.
@@ -32,11 +34,28 @@ pub(crate) fn works_for(inner: &Inner) -> bool {
     std::ptr::eq(employer, inner) && process == fork::generation()
 }
 
-/// The loop of worker `index`, until the pool stops.
-pub(crate) fn run(inner: &Inner, index: usize) {
-    EMPLOYER.set((inner, fork::generation()));
+/// Whether the calling thread is a worker of this pool in one of its hooks. A gang there would wait for the worker itself, which is
+/// free for it.
+pub(crate) fn in_hook_of(inner: &Inner) -> bool {
+    IN_HOOK.get() && works_for(inner)
+}
+
+/// The life of worker `index` in a pool: a hook, its loop until the pool stops, and a hook, unless it is in the child of a fork then.
+pub(crate) fn run(inner: &Inner, index: usize, on_start: impl FnOnce(), on_stop: impl FnOnce()) {
+    let process = fork::generation();
+    EMPLOYER.set((inner, process));
+    in_hook(on_start);
     work(inner, index);
+    if process == fork::generation() {
+        in_hook(on_stop);
+    }
     EMPLOYER.set((std::ptr::null(), 0));
+}
+
+fn in_hook(hook: impl FnOnce()) {
+    IN_HOOK.set(true);
+    hook();
+    IN_HOOK.set(false);
 }
 
 fn work(inner: &Inner, index: usize) {

@@ -8,7 +8,7 @@ use common::wait_until;
 use kept::count_end_of_thread;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use threadteam::{Error, Exec, Pool, Qos, Refused};
 
@@ -114,6 +114,24 @@ fn each_worker_calls_on_start_once_on_its_own_thread() {
     started.sort_by_key(|&(index, _)| index);
     assert_eq!(started.iter().map(|&(index, _)| index).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(started.iter().all(|&(_, thread)| thread != std::thread::current().id()));
+}
+
+#[test]
+fn a_start_hook_may_run_ranges_on_its_own_pool_but_is_refused_a_gang() {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    static SEEN: Mutex<Vec<(bool, Refused, Refused)>> = Mutex::new(Vec::new());
+    let hook = |_| {
+        let mut exec = Exec::new(POOL.get().unwrap(), 2).unwrap();
+        exec.reborrow().for_ranges(8, NonZeroUsize::MIN, |_| ());
+        let may = exec.can_broadcast();
+        let team = exec.team(|_| ()).unwrap_err();
+        SEEN.lock().unwrap().push((may, exec.broadcast(|_| ()).unwrap_err(), team));
+    };
+    let pool = POOL.get_or_init(|| patient(2).lazy(true).on_start(hook).build().unwrap());
+    Exec::new(pool, 2).unwrap().for_ranges(8, NonZeroUsize::MIN, |_| ());
+    wait_until("the hook", || !SEEN.lock().unwrap().is_empty());
+    everywhere(pool, |_| ());
+    assert_eq!(*SEEN.lock().unwrap(), [(false, Refused::CallerInPool, Refused::CallerInPool)]);
 }
 
 /// Uses about `depth` KiB of stack.
