@@ -91,6 +91,39 @@ print(status_of(children[0]))
     assert lines(code) == ["0"]
 
 
+#: What needs room for as many items as it is given, which a limit of the address space takes away.
+LARGE = {
+    "map": "pool.exec().map(abs, items)",
+    "fork_sized": "pool.exec().fork_sized(items, print)",
+    "split": "pool.exec().team(lambda team: team.split(items, print))",
+    "reduce": "pool.exec().reduce(len(items), 1, lambda start, stop: 1, lambda so_far, _: 0, 0)",
+    "from_anchors": "tt.WidthCosts.from_anchors(items)",
+    "trace": "tt.trace(capacity=1 << 20).__enter__()",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is read from /proc")
+@pytest.mark.parametrize("call", LARGE)
+def test_a_call_without_the_memory_for_its_items_is_a_memory_error(call: str) -> None:
+    code = f"""
+import resource
+works(pool)
+items = [1] * 2_000_000
+def room(share):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + int(share * 8 * len(items))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+for share in (0.2, 0.5, 1.2, 1.7, 2.2, 2.7, 3.2, 3.7, 4.2, 5.2):
+    room(share)
+    try:
+        {LARGE[call]}
+    except (MemoryError, ValueError, TypeError):
+        pass
+works(pool)
+"""
+    assert lines(code) == []
+
+
 SECTIONS = {
     "for_ranges": "token.for_ranges(8, 1, lambda start, stop: item(start))",
     "fork": "token.fork(8, lambda job, child: item(job))",

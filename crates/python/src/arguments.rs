@@ -5,6 +5,7 @@
 
 use crate::attach;
 use crate::ending;
+use crate::slots::room;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyString};
@@ -38,11 +39,12 @@ impl<'py> Optional<'py> {
 /// `given` as an error shows it: the beginning of its `repr`.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
     ending::watch();
-    let text = given.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string());
-    if text.chars().count() > 60 {
+    let repr = given.repr();
+    let Some(text) = repr.as_ref().ok().and_then(|text| text.to_str().ok()) else { return "a value".to_owned() };
+    if text.chars().nth(60).is_some() {
         return text.chars().take(57).chain("...".chars()).collect();
     }
-    text
+    text.to_owned()
 }
 
 /// The error about an argument of the wrong type.
@@ -98,5 +100,7 @@ pub(crate) fn items(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Py<PyA
     })?;
     let list =
         attach::call(py.get_type::<PyList>().as_any(), &(iterator,).into_pyobject(py)?)?.cast_into::<PyList>()?;
-    Ok(list.iter().map(Bound::unbind).collect())
+    let mut items = room(list.len(), || format!("{} items of {name}", list.len()))?;
+    items.extend(list.iter().map(Bound::unbind));
+    Ok(items)
 }

@@ -4,6 +4,7 @@ use crate::arguments::{callable, instance, items, refusal, text};
 use crate::attach;
 use crate::ending;
 use crate::numbers;
+use crate::slots::room;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -56,8 +57,9 @@ impl PyWidthCosts {
     /// Costs from (width, seconds) pairs.
     #[staticmethod]
     fn from_anchors(anchors: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut pairs = Vec::new();
-        for pair in items(anchors, "anchors")? {
+        let given = items(anchors, "anchors")?;
+        let mut pairs = room(given.len(), || format!("{} anchors", given.len()))?;
+        for pair in given {
             let pair = pair.into_bound(anchors.py());
             let (width, cost) = pair
                 .extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()

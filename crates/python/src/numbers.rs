@@ -2,10 +2,11 @@
 
 use crate::arguments::{items, refusal, shown};
 use crate::ending;
+use crate::slots::{list, room};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList};
+use pyo3::types::{PyFloat, PyInt};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -133,14 +134,18 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// What was given, for an error: a number beyond what the machine counts as itself.
     pub(crate) fn shown(&self, py: Python<'_>) -> String {
-        PyList::new(py, &self.given).map_or_else(|_| "a list".to_owned(), |list| shown(&list))
+        // More are not shown of any list.
+        let given = self.given.iter().take(30).map(|given| given.clone_ref(py));
+        list(py, given).map_or_else(|_| "a list".to_owned(), |list| shown(&list))
     }
 }
 
 /// Integers of at least one, from any iterable.
 pub(crate) fn sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Sizes> {
     let (py, given) = (given.py(), items(given, name)?);
-    let numbers =
-        given.iter().map(|item| at_least_one(item.bind(py), name).map(NonZeroUsize::get)).collect::<PyResult<_>>()?;
+    let mut numbers = room(given.len(), || format!("{} numbers of {name}", given.len()))?;
+    for item in &given {
+        numbers.push(at_least_one(item.bind(py), name)?.get());
+    }
     Ok(Sizes { numbers, given })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ending::Watched;
 use crate::numbers::at_least_one;
+use crate::slots::room;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use threadteam::trace::{Kind, Trace};
@@ -36,6 +37,9 @@ impl PyTrace {
                 u16::MAX
             )));
         }
+        // Of three words each. Asked for first: the rings are allocated where nothing can fail.
+        let events = participants * capacity;
+        drop(room::<[u64; 3]>(events, || format!("{events} events of a trace"))?);
         Ok(PyTrace(Arc::new(Trace::new(participants, capacity))))
     }
 

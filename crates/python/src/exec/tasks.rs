@@ -7,9 +7,8 @@ use crate::callable::Callable;
 use crate::deferred;
 use crate::flow::Within;
 use crate::numbers::{at_least_one, length as a_length};
-use crate::slots::Slots;
+use crate::slots::{list, Slots};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 use std::num::NonZeroUsize;
 
 #[pymethods]
@@ -46,7 +45,7 @@ impl PyExec {
         function: &Bound<'py, PyAny>,
         iterable: &Bound<'py, PyAny>,
         grain: Optional<'py>,
-    ) -> PyResult<Bound<'py, PyList>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let grain = grain.read(|given| at_least_one(given, "grain"))?.unwrap_or(NonZeroUsize::MIN);
         let body = Callable::body(function, "function", "Exec.map()")?;
         let items = items(iterable, "iterable")?;
@@ -63,7 +62,7 @@ impl PyExec {
                 });
             });
         })?;
-        PyList::new(py, results.take())
+        list(py, results.take())
     }
 
     /// Combine the results of fixed chunks in a fixed order: the same result for every budget.
@@ -124,7 +123,7 @@ impl PyExec {
         let flow = entry.flow();
         let _within = Within::enter(&flow);
         // In the order of the chunks, on the caller: the same association for every budget.
-        partials.take().into_iter().try_fold(initial, |sum, partial| {
+        partials.take().try_fold(initial, |sum, partial| {
             let sum = attach::call(combine, &(sum, partial).into_pyobject(py)?)?;
             deferred::refuse_awaitable(&sum, combine, "Exec.reduce()")?;
             Ok(sum)
