@@ -58,7 +58,10 @@ def load_model(source: Any, external: External) -> Any:
     """The `ModelProto` of `source` with its external data loaded and its local functions inlined."""
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
-        model.CopyFrom(source)
+        try:
+            model.CopyFrom(source)
+        except RecursionError as error:  # protobuf without its C part copies by recursion
+            raise InvalidProtobuf("the given ModelProto has bodies nested more deeply than protobuf copies") from error
         base, origin = "", "the given ModelProto"
     elif isinstance(source, (bytes, bytearray, memoryview)):
         model, base, origin = parse(bytes(source), "the given bytes"), "", "the given bytes"
