@@ -358,12 +358,6 @@ def test_an_unusable_spin_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         assert pool.wait_policy.idle_spin == 0.5
 
 
-@pytest.mark.parametrize("domains", [1, [{0}], "all"])
-def test_domains_are_refused_with_what_to_do_instead(domains: Any) -> None:
-    with pytest.raises(NotImplementedError, match="make one Pool for each cache domain of cpu_budget"):
-        tt.Pool(2, domains=domains)
-
-
 def test_the_environment_is_not_asked_when_a_wait_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THREADTEAM_SPIN", "5ms")
     with tt.Pool(1, wait=tt.WaitPolicy(idle_spin=0.25)) as pool:

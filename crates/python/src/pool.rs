@@ -1,6 +1,6 @@
 //! `Pool`: the only thing that starts threads.
 
-use crate::arguments::{instance, shown, text, truth, Optional};
+use crate::arguments::{instance, items, shown, text, truth, Optional};
 use crate::attach;
 use crate::costs::PyDispatchCosts;
 use crate::ending;
@@ -9,17 +9,17 @@ use crate::exec::PyExec;
 use crate::home::Home;
 use crate::hook::StartHook;
 use crate::life;
-use crate::numbers::{at_least_one, time};
+use crate::numbers::{at_least_one, small_count, time};
 use crate::single::{never_copied, refuse_copy_of_owner};
 use crate::stack;
 use crate::stats::PyPoolStats;
 use crate::team::PyTeam;
 use crate::trace::PyTrace;
 use crate::wait::{override_of, policy_of, PyWaitPolicy};
-use pyo3::exceptions::{PyNotImplementedError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyFrozenSet, PyTuple};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use threadteam::{Pool, Qos};
@@ -31,7 +31,7 @@ use threadteam::{Pool, Qos};
 /// Parameters
 /// ----------
 /// threads : int, optional
-///     Participants, the calling thread included, 1025 at most; `cpu_budget().count` by default.
+///     Participants, the calling thread included, 1025 at most; `cpu_budget().count` by default, or as many as `domains` has CPUs.
 /// name : str, default "threadteam"
 ///     Prefix of the workers' thread names.
 /// stack_size : int, optional
@@ -40,7 +40,7 @@ use threadteam::{Pool, Qos};
 ///     Called as ``on_start(index)`` on each worker as it starts; its exceptions are reported, not raised. The workers are new
 ///     threads then, and end with the pool.
 /// pin_participants : bool, default False
-///     Place the members of a team on the caller's CPUs (Linux); the leader is never pinned.
+///     Place the members of a team on the caller's CPUs, or on those of their domains (Linux); the leader is never pinned.
 /// wait : WaitPolicy or WaitOverride, optional
 ///     How idle workers wait; by default as ``THREADTEAM_SPIN`` says, or adaptively.
 /// acquire_timeout : float, default 0.002
@@ -49,13 +49,17 @@ use threadteam::{Pool, Qos};
 ///     Scheduling class of the workers on Apple systems.
 /// dispatch_costs : DispatchCosts, optional
 ///     What a section is said to cost; `DispatchCosts.host_default()` by default.
-/// domains : None
-///     Reserved for pools over several cache domains.
+/// domains : iterable of sets of int, optional
+///     Disjoint sets of CPUs that share a cache, as in `cpu_budget().domains`. Participants fill them in order, one a CPU; the
+///     caller counts to the first and stays where it is, every worker keeps to the CPUs of its domain (Linux). `fork` cuts at
+///     their boundaries first: a child that fits a domain has slots of one, and what it runs stays there. CPUs outside of the
+///     caller's affinity mask do not count.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     A width below 1, a time that is none, or an unusable environment variable.
+///     A width below 1 or above the CPUs of the domains, domains that are none, a time that is none, or an unusable environment
+///     variable.
 ///
 /// Examples
 /// --------
@@ -63,12 +67,21 @@ use threadteam::{Pool, Qos};
 /// >>> with tt.Pool(2) as pool:
 /// ...     pool.exec().map(abs, [-1, -2, -3])
 /// [1, 2, 3]
+///
+/// One job for each last-level cache, with the CPUs that share it:
+///
+/// >>> budgets = []
+/// >>> with tt.Pool(domains=tt.cpu_budget().domains) as pool:
+/// ...     pool.exec().fork(len(pool.domains), lambda job, child: budgets.append(child.budget))
+/// ...     sorted(budgets) == sorted(map(len, pool.domains))
+/// True
 #[pyclass(frozen, weakref, module = "threadteam", name = "Pool")]
 pub(crate) struct PyPool {
     pub(crate) home: Arc<Home>,
     costs: PyDispatchCosts,
     policy: PyWaitPolicy,
     pinned: bool,
+    domains: Option<Vec<Vec<usize>>>,
     hook: Option<Arc<StartHook>>,
 }
 
@@ -105,17 +118,13 @@ impl PyPool {
         domains: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyPool> {
         ending::watch();
-        if domains.is_some_and(|given| !given.is_none()) {
-            return Err(PyNotImplementedError::new_err(
-                "domains= is not available in this version: make one Pool for each cache domain of cpu_budget().domains",
-            ));
-        }
-        let width = width_of(py, threads)?;
+        let domains = domains.filter(|given| !given.is_none()).map(domains_of).transpose()?;
+        let threads = threads.filter(|given| !given.is_none());
+        let width = if domains.is_some() && threads.is_none() { None } else { Some(width_of(py, threads)?) };
         let title = name.read(|given| text(given, "name"))?.unwrap_or_else(|| "threadteam".to_owned());
         let worker_title = title.clone();
         let pinned = pin_participants.read(|given| truth(given, "pin_participants"))?.unwrap_or(false);
         let mut builder = Pool::builder()
-            .threads(width.get())
             .lazy(true)
             .system_name(move |index| format!("{worker_title}-{index}"))
             .on_stop(|_| attach::let_go())
@@ -123,6 +132,12 @@ impl PyPool {
             .wait(policy_of(wait)?);
         if let Some(timeout) = acquire_timeout.read(|given| time(given, "acquire_timeout"))? {
             builder = builder.acquire_timeout(timeout);
+        }
+        if let Some(width) = width {
+            builder = builder.threads(width.get());
+        }
+        if let Some(domains) = domains {
+            builder = builder.domains(domains);
         }
         let stack_size = stack_size.filter(|given| !given.is_none());
         builder = builder.stack_size(stack_size.map_or(Ok(stack::DEFAULT), stack_of)?);
@@ -142,7 +157,8 @@ impl PyPool {
         life::limit_kept_workers(py);
         let pool = builder.build().map_err(|error| errors::from_core(py, &error))?;
         let policy = PyWaitPolicy::from(pool.wait_policy());
-        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned, hook })
+        let domains = pool.domains().map(|domains| domains.map(<[usize]>::to_vec).collect());
+        Ok(PyPool { home: Home::new(pool, title), costs, policy, pinned, domains, hook })
     }
 
     /// Participants, the calling thread included.
@@ -173,6 +189,14 @@ impl PyPool {
     #[getter]
     fn pin_participants(&self) -> bool {
         self.pinned
+    }
+
+    /// The CPUs of each cache domain that it was laid over, without those that it may not use; None without domains.
+    #[getter]
+    fn domains<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(domains) = &self.domains else { return Ok(None) };
+        let sets: Vec<_> = domains.iter().map(|cpus| PyFrozenSet::new(py, cpus)).collect::<PyResult<_>>()?;
+        PyTuple::new(py, sets).map(Some)
     }
 
     /// Workers that are awake now.
@@ -336,7 +360,7 @@ never_copied!(PyPool, |_owner| "a Pool", refuse_copy_of_owner);
 
 /// The width that `threads` asks for; the CPU budget by default.
 fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZeroUsize> {
-    let (given, name) = match threads.filter(|given| !given.is_none()) {
+    let (given, name) = match threads {
         Some(given) => (given.clone(), "threads"),
         None => {
             let budget = attach::call_function(py, "threadteam.cpus", "cpu_budget", ())?;
@@ -352,6 +376,28 @@ fn width_of(py: Python<'_>, threads: Option<&Bound<'_, PyAny>>) -> PyResult<NonZ
         )));
     }
     Ok(width)
+}
+
+/// The sets of CPU ids that `domains` asks for.
+fn domains_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<usize>>> {
+    let iterate = |given: &Bound<'_, PyAny>| -> PyResult<Vec<Py<PyAny>>> {
+        if given.hasattr("__iter__")? {
+            return items(given, "domains");
+        }
+        Err(PyTypeError::new_err(format!(
+            "domains must be an iterable of sets of CPU ids, as cpu_budget().domains is, got {} of type {}",
+            shown(given),
+            given.get_type().name()?
+        )))
+    };
+    let py = given.py();
+    let cpus = |set: Py<PyAny>| -> PyResult<Vec<usize>> {
+        iterate(set.bind(py))?
+            .iter()
+            .map(|cpu| small_count(cpu.bind(py), "a CPU id in domains").map(|cpu| cpu as usize))
+            .collect()
+    };
+    iterate(given)?.into_iter().map(cpus).collect()
 }
 
 /// Bytes of stack of a worker.

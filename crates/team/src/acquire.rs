@@ -1,5 +1,6 @@
 //! Callers that need several members at once and wait until others give them back.
 
+use crate::domains::Reach;
 use crate::error::Refused;
 use crate::free::{Claim, FreeMask};
 use crate::inner::Inner;
@@ -79,18 +80,24 @@ impl Callers {
 }
 
 impl Inner {
-    /// Claims exactly `want` workers, waiting at most the pool's acquisition timeout; holds none while it waits, so two
-    /// callers cannot wait for each other.
-    pub(crate) fn acquire(&self, want: usize, policy: &WaitPolicy, hook: Option<Hook<'_>>) -> Result<Claim, Refused> {
+    /// Claims exactly `want` workers within `reach`, waiting at most the pool's acquisition timeout; holds none while it
+    /// waits, so two callers cannot wait for each other.
+    pub(crate) fn acquire(
+        &self,
+        reach: Reach,
+        want: usize,
+        policy: &WaitPolicy,
+        hook: Option<Hook<'_>>,
+    ) -> Result<Claim, Refused> {
         if want > 0 && worker::in_hook_of(self) {
             self.refuse(Refused::CallerInPool, want);
             return Err(Refused::CallerInPool);
         }
-        let claimed = match self.try_claim(want) {
+        let claimed = match self.try_claim(reach, want) {
             Some(claim) => Ok(claim),
             None => {
                 let waits = Waits::new();
-                let outcome = self.wait_to_claim(want, Pace::of(policy), hook, &waits);
+                let outcome = self.wait_to_claim(reach, want, Pace::of(policy), hook, &waits);
                 self.settings.callers.add(&waits);
                 outcome
             }
@@ -98,12 +105,12 @@ impl Inner {
         claimed.inspect_err(|&reason| self.refuse(reason, want))
     }
 
-    fn try_claim(&self, want: usize) -> Option<Claim> {
-        if self.free.count() < want {
+    fn try_claim(&self, reach: Reach, want: usize) -> Option<Claim> {
+        if self.free_within(reach) < want {
             return None;
         }
         let mut claim = Claim::empty();
-        self.claim(want, &mut claim);
+        self.claim(reach, want, &mut claim);
         if claim.ids().len() < want {
             self.release(claim.ids());
             return None;
@@ -112,7 +119,14 @@ impl Inner {
     }
 
     #[cold]
-    fn wait_to_claim(&self, want: usize, pace: Pace, hook: Option<Hook<'_>>, waits: &Waits) -> Result<Claim, Refused> {
+    fn wait_to_claim(
+        &self,
+        reach: Reach,
+        want: usize,
+        pace: Pace,
+        hook: Option<Hook<'_>>,
+        waits: &Waits,
+    ) -> Result<Claim, Refused> {
         let since = Instant::now();
         let left = || self.settings.acquire_timeout.saturating_sub(since.elapsed());
         let mut waiter = Waiter::new();
@@ -124,14 +138,14 @@ impl Inner {
             if step == Step::Sleep {
                 let most = hook.map_or(Duration::MAX, |_| HOOK_EVERY).min(left());
                 let timeout = (most < Duration::MAX).then_some(most);
-                self.settings.callers.sleep(&self.free, || self.free.count() >= want, timeout);
+                self.settings.callers.sleep(&self.free, || self.free_within(reach) >= want, timeout);
             }
             if step == Step::Sleep || waiter.is_hook_due() {
                 if let Some(ControlFlow::Break(())) = hook.map(|hook| hook()) {
                     return Err(Refused::Interrupted);
                 }
             }
-            if let Some(claim) = self.try_claim(want) {
+            if let Some(claim) = self.try_claim(reach, want) {
                 return Ok(claim);
             }
         }
@@ -151,7 +165,7 @@ mod tests {
     #[test]
     fn a_timeout_of_nothing_refuses_at_the_first_look() {
         let inner = inner(Duration::ZERO);
-        assert_eq!(inner.acquire(1, &WaitPolicy::DEFAULT, None).err(), Some(Refused::Unavailable));
+        assert_eq!(inner.acquire(Reach::ANYWHERE, 1, &WaitPolicy::DEFAULT, None).err(), Some(Refused::Unavailable));
         assert_eq!(inner.refused.get(Refused::Unavailable), 1);
     }
 
@@ -159,7 +173,7 @@ mod tests {
     fn a_hook_ends_an_acquisition_without_a_limit() {
         let inner = inner(Duration::MAX);
         let hook = || ControlFlow::Break(());
-        let outcome = inner.acquire(1, &WaitPolicy::DEFAULT, Some(&hook));
+        let outcome = inner.acquire(Reach::ANYWHERE, 1, &WaitPolicy::DEFAULT, Some(&hook));
         assert_eq!(outcome.err(), Some(Refused::Interrupted));
         assert_eq!(inner.settings.callers.counts()[2], 1);
     }
@@ -168,7 +182,8 @@ mod tests {
     fn an_acquisition_that_sleeps_is_woken_by_a_release() {
         let inner = inner(Duration::MAX);
         std::thread::scope(|scope| {
-            let caller = scope.spawn(|| inner.acquire(2, &WaitPolicy::DEFAULT, None).ok().unwrap().ids().len());
+            let caller =
+                scope.spawn(|| inner.acquire(Reach::ANYWHERE, 2, &WaitPolicy::DEFAULT, None).unwrap().ids().len());
             inner.release(&[0]);
             while inner.settings.callers.counts()[2] == 0 {
                 std::thread::yield_now();

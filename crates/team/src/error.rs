@@ -21,6 +21,19 @@ pub enum Error {
         /// The most that a pool can have.
         most: usize,
     },
+    /// What was given as cache domains are none.
+    #[error("the cache domains are not disjoint sets of CPUs that this process may use: {0}")]
+    InvalidDomains(String),
+    /// A pool was requested with more participants than its cache domains have CPUs.
+    #[error(
+        "{threads} participants were requested over cache domains of {cpus} usable CPUs; ask for at most one a CPU"
+    )]
+    ThreadsExceedDomains {
+        /// What was asked for.
+        threads: usize,
+        /// The CPUs of all domains that the process may use.
+        cpus: usize,
+    },
     /// The operating system refused to start a worker.
     #[error("failed to start the pool workers: {0}")]
     PoolBuild(String),

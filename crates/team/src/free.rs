@@ -2,6 +2,7 @@
 
 use crate::sync::{at, mutated, AtomicU64, Ordering, OwnLine};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// The most workers of one pool.
 pub(crate) const MAX_WORKERS: usize = 1024;
@@ -44,13 +45,19 @@ impl FreeMask {
     }
 
     /// Claims up to `want` workers for the caller, awake ones first, lowest numbers first: a lone caller gets the same
-    /// workers every time, so the same rows stay in the same caches.
+    /// workers every time, so the same rows stay in the same caches. Only workers of `among`, one bit each in words by number.
     #[inline]
-    pub(crate) fn claim(&self, want: usize, parked: impl Fn(usize) -> u64, claim: &mut Claim) {
+    pub(crate) fn claim(
+        &self,
+        want: usize,
+        among: impl Fn(usize) -> u64,
+        parked: impl Fn(usize) -> u64,
+        claim: &mut Claim,
+    ) {
         let mut left = want;
         for asleep in [false, true] {
             for index in 0..self.words.len() {
-                let mut rest = self.claim_in(index, left, asleep, &parked);
+                let mut rest = self.claim_in(index, left, among(index), asleep, &parked);
                 while rest != 0 {
                     claim.push(index * BITS + rest.trailing_zeros() as usize);
                     rest &= rest - 1;
@@ -63,14 +70,14 @@ impl FreeMask {
         }
     }
 
-    /// Claims up to `want` workers of one word for the caller, awake ones or any; their bits.
+    /// Claims up to `want` workers of one word for the caller, awake ones of `among` or any of them; their bits.
     #[inline]
-    fn claim_in(&self, index: usize, want: usize, asleep: bool, parked: &impl Fn(usize) -> u64) -> u64 {
+    fn claim_in(&self, index: usize, want: usize, among: u64, asleep: bool, parked: &impl Fn(usize) -> u64) -> u64 {
         let word = &self.words[index];
         let mut seen = word.load(Ordering::Relaxed);
         loop {
             let sleepers = if asleep { 0 } else { parked(index) };
-            let taken = lowest(seen & !sleepers, want);
+            let taken = lowest(seen & among & !sleepers, want);
             if taken == 0 {
                 return 0;
             }
@@ -142,11 +149,32 @@ impl FreeMask {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
+    /// How many of the workers of `among` can be claimed now.
+    pub(crate) fn count_among(&self, among: impl Fn(usize) -> u64) -> usize {
+        let count = |(index, word): (usize, &OwnLine<AtomicU64>)| word.load(Ordering::Relaxed) & among(index);
+        self.words.iter().enumerate().map(|word| count(word).count_ones() as usize).sum()
+    }
+
     /// Nobody can be claimed until the next release.
     pub(crate) fn reset(&self) {
         for word in &self.words {
             word.store(0, Ordering::Relaxed);
         }
+    }
+}
+
+/// Every worker, for [`FreeMask::claim`].
+#[inline(always)]
+pub(crate) fn anybody(_word: usize) -> u64 {
+    !0
+}
+
+/// The workers of `range`, for [`FreeMask::claim`].
+pub(crate) fn numbered(range: Range<usize>) -> impl Fn(usize) -> u64 {
+    let below = |end: usize| if end < BITS { (1 << end) - 1 } else { !0 };
+    move |word| {
+        let bits = |end: usize| below(end.saturating_sub(word * BITS));
+        bits(range.end) & !bits(range.start)
     }
 }
 
@@ -171,15 +199,31 @@ mod tests {
         let all: Vec<u16> = (0..70).collect();
         free.release(&all);
         let mut claim = Claim::empty();
-        free.claim(3, |index| if index == 0 { 0b11 } else { 0 }, &mut claim);
+        free.claim(3, anybody, |index| if index == 0 { 0b11 } else { 0 }, &mut claim);
         assert_eq!(claim.ids(), [2, 3, 4]);
         assert_eq!(free.count(), 67);
         let mut rest = Claim::empty();
-        free.claim(1000, |_| 0, &mut rest);
+        free.claim(1000, anybody, |_| 0, &mut rest);
         assert_eq!((rest.ids().len(), free.count()), (67, 0));
         free.release(claim.ids());
         free.release(rest.ids());
         assert_eq!(free.count(), 70);
+    }
+
+    #[test]
+    fn a_claim_among_some_takes_nobody_else() {
+        let free = FreeMask::new(200);
+        let all: Vec<u16> = (0..200).collect();
+        free.release(&all);
+        for (range, want) in [(60..70, 100), (0..0, 5), (64..128, 3), (199..200, 2), (3..150, 1000)] {
+            let mut claim = Claim::empty();
+            let wanted = range.len().min(want);
+            assert_eq!(free.count_among(numbered(range.clone())), range.len());
+            free.claim(want, numbered(range.clone()), |_| 0, &mut claim);
+            let expected: Vec<u16> = range.map(|id| id as u16).take(wanted).collect();
+            assert_eq!(claim.ids(), expected);
+            free.release(claim.ids());
+        }
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use crate::acquire::Callers;
 use crate::crowd::Crowd;
+use crate::domains::{Domains, Reach};
 use crate::error::Refused;
 use crate::fork;
-use crate::free::{Claim, FreeMask};
+use crate::free::{anybody, numbered, Claim, FreeMask};
 use crate::parking::Parking;
 use crate::policy::WaitPolicy;
 use crate::recorder::{Current, Use};
 use crate::slot::Slot;
 use crate::sync::{self, OwnLine};
 use crate::trace::{self, Kind, Trace};
+use crate::worker;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +28,8 @@ pub(crate) struct Settings {
     /// Bumped by `release_idle`: spinning workers park at once.
     pub(crate) releases: AtomicU32,
     trace: Current<Trace>,
+    /// What root tokens may claim.
+    pub(crate) reach: Reach,
     /// `fork::generation() + 1` once workers run in this process.
     pub(crate) ready: AtomicU32,
 }
@@ -65,6 +69,7 @@ pub(crate) struct Inner {
     pub(crate) barrier_tags: OwnLine<AtomicU32>,
     pub(crate) refused: Refusals,
     pub(crate) crowd: OwnLine<Crowd>,
+    pub(crate) domains: Option<Domains>,
     birth: Instant,
 }
 
@@ -79,6 +84,7 @@ impl Inner {
                 stop: sync::AtomicBool::new(false),
                 releases: AtomicU32::new(0),
                 trace: Current::none(),
+                reach: Reach::ANYWHERE,
                 ready: AtomicU32::new(0),
             }),
             slots: (0..workers).map(|_| Slot::new()).collect(),
@@ -94,8 +100,19 @@ impl Inner {
             barrier_tags: OwnLine(AtomicU32::new(0)),
             refused: Refusals::default(),
             crowd: OwnLine(Crowd::new()),
+            domains: None,
             birth: Instant::now(),
         }
+    }
+
+    /// The same, with workers that keep to `domains`, which are laid out for as many.
+    pub(crate) fn over(mut self, domains: Domains) -> Self {
+        for (id, slot) in self.slots.iter_mut().enumerate() {
+            slot.pin.give_seat(domains.seat(id));
+        }
+        self.settings.0.reach = domains.reach();
+        self.domains = Some(domains);
+        self
     }
 
     /// Whether the workers of this process run (and not only those of a parent that forked).
@@ -166,11 +183,44 @@ impl Inner {
         woken
     }
 
-    /// Claims up to `want` free workers for the calling thread.
+    /// Claims free workers within `reach` for the calling thread, until `claim` has `want`; of its own domain first.
     #[inline]
-    pub(crate) fn claim(&self, want: usize, claim: &mut Claim) {
-        self.free.claim(want, |index| self.parking.mask(index), claim);
+    pub(crate) fn claim(&self, reach: Reach, want: usize, claim: &mut Claim) {
+        if reach.is_anywhere() {
+            self.free.claim(want, anybody, |index| self.parking.mask(index), claim);
+        } else {
+            self.claim_within(reach, want, claim);
+        }
         self.record(Kind::Reserve, claim.ids().len() as u64);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_within(&self, reach: Reach, want: usize, claim: &mut Claim) {
+        let Some(domains) = &self.domains else { return };
+        let home = self.own_domain(domains);
+        let reach = reach.domains();
+        let others = reach.clone().filter(|&domain| domain != home);
+        for domain in reach.clone().filter(|&domain| domain == home).chain(others) {
+            let left = want - claim.ids().len();
+            self.free.claim(left, numbered(domains.workers(domain)), |index| self.parking.mask(index), claim);
+        }
+    }
+
+    /// The domain that the calling thread counts to.
+    pub(crate) fn own_domain(&self, domains: &Domains) -> usize {
+        worker::own_index(self).map_or(0, |id| domains.of_worker(id))
+    }
+
+    /// How many workers within `reach` can be claimed now.
+    pub(crate) fn free_within(&self, reach: Reach) -> usize {
+        match &self.domains {
+            Some(domains) if !reach.is_anywhere() => {
+                let count = |domain| self.free.count_among(numbered(domains.workers(domain)));
+                reach.domains().map(count).sum()
+            }
+            _ => self.free.count(),
+        }
     }
 
     /// Gives back workers claimed in `epoch`, unless a forked child started others meanwhile.

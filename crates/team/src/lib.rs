@@ -48,6 +48,7 @@ mod cost;
 mod crew;
 mod crowd;
 mod desk;
+mod domains;
 mod error;
 mod exec;
 mod foreign;

@@ -7,6 +7,7 @@
 //! between post and entry, or between leave and join, is a data race that loom reports. Each mutation leaves one step out
 //! and must make its model fail. `THREADTEAM_MODELS=deep` adds what takes minutes.
 
+use crate::domains::Reach;
 use crate::exec::erase_share;
 use crate::free::Claim;
 use crate::inner::Inner;
@@ -277,7 +278,7 @@ fn two_callers_share_one_worker_through_the_free_mask() {
     /// A section on the worker if it is free, else alone.
     fn call(inner: &Arc<Inner>) {
         let mut claim = Claim::empty();
-        inner.claim(1, &mut claim);
+        inner.claim(Reach::ANYWHERE, 1, &mut claim);
         if claim.ids().is_empty() {
             return;
         }
@@ -305,7 +306,7 @@ fn a_caller_that_sleeps_for_a_worker_is_woken_when_it_is_given_back() {
             let inner = Arc::clone(&inner);
             thread::spawn(move || inner.release(&[0]))
         };
-        let claim = inner.acquire(1, &WaitPolicy::DEFAULT, None).ok().unwrap();
+        let claim = inner.acquire(Reach::ANYWHERE, 1, &WaitPolicy::DEFAULT, None).ok().unwrap();
         assert_eq!(claim.ids(), [0]);
         other.join().unwrap();
     });
@@ -323,7 +324,7 @@ fn a_lender_gets_its_member_back_as_the_borrower_left_it() {
             let (inner, slot) = (Arc::clone(&inner), Arc::clone(&slot));
             thread::spawn(move || {
                 let mut claim = Claim::empty();
-                inner.claim(1, &mut claim);
+                inner.claim(Reach::ANYWHERE, 1, &mut claim);
                 if !claim.ids().is_empty() {
                     slot.add(0);
                     inner.release(claim.ids());

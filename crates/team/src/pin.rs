@@ -26,15 +26,23 @@ mod imp {
         }
     }
 
-    pub(super) fn add(set: &mut Set, other: &Set) {
-        for cpu in 0..libc::CPU_SETSIZE as usize {
-            // SAFETY: every number is below the size of both sets.
-            unsafe {
-                if libc::CPU_ISSET(cpu, other) {
-                    libc::CPU_SET(cpu, set);
-                }
-            }
+    /// Of the numbers given, those that a set can hold.
+    pub(super) fn of(cpus: impl Iterator<Item = usize>) -> Set {
+        // SAFETY: an all-zero set is valid, and the numbers are below its size.
+        unsafe {
+            let mut set: Set = std::mem::zeroed();
+            cpus.filter(|&cpu| cpu < libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut set));
+            set
         }
+    }
+
+    pub(super) fn has(set: &Set, cpu: usize) -> bool {
+        // SAFETY: the number is below the size of the set.
+        cpu < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu, set) }
+    }
+
+    pub(super) fn cpus(set: &Set) -> impl Iterator<Item = usize> + '_ {
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| has(set, cpu))
     }
 
     pub(super) fn give_to_this_thread(set: &Set) {
@@ -47,19 +55,6 @@ mod imp {
     pub(super) fn count(set: &Set) -> usize {
         // SAFETY: counts the bits of a valid set.
         unsafe { libc::CPU_COUNT(set) as usize }
-    }
-
-    /// The `k`-th CPU of the set, wrapping around; `None` for an empty set.
-    pub(super) fn nth(set: &Set, k: usize) -> Option<Set> {
-        let at = k.checked_rem(count(set))?;
-        // SAFETY: every number is below the size of the set.
-        let cpu = (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, set) }).nth(at)?;
-        // SAFETY: an all-zero set is valid, and `cpu` is below its size.
-        unsafe {
-            let mut one: Set = std::mem::zeroed();
-            libc::CPU_SET(cpu, &mut one);
-            Some(one)
-        }
     }
 
     pub(super) fn equal(left: &Set, right: &Set) -> bool {
@@ -77,16 +72,22 @@ mod imp {
         None
     }
 
-    pub(super) fn add(_set: &mut Set, _other: &Set) {}
+    pub(super) fn of(_cpus: impl Iterator<Item = usize>) -> Set {
+        Set
+    }
+
+    pub(super) fn has(_set: &Set, _cpu: usize) -> bool {
+        false
+    }
+
+    pub(super) fn cpus(_set: &Set) -> impl Iterator<Item = usize> {
+        std::iter::empty()
+    }
 
     pub(super) fn give_to_this_thread(_set: &Set) {}
 
     pub(super) fn count(_set: &Set) -> usize {
         0
-    }
-
-    pub(super) fn nth(_set: &Set, _k: usize) -> Option<Set> {
-        None
     }
 
     pub(super) fn equal(_left: &Set, _right: &Set) -> bool {
@@ -106,9 +107,30 @@ impl CpuSet {
         imp::of_thread(number).map(CpuSet)
     }
 
+    /// These CPUs, but for numbers that no mask can have.
+    pub(crate) fn of(cpus: &[usize]) -> CpuSet {
+        CpuSet(imp::of(cpus.iter().copied()))
+    }
+
+    pub(crate) fn has(&self, cpu: usize) -> bool {
+        imp::has(&self.0, cpu)
+    }
+
     /// Adds the CPUs of `other`.
     pub(crate) fn add(&mut self, other: &CpuSet) {
-        imp::add(&mut self.0, &other.0);
+        self.0 = imp::of(imp::cpus(&self.0).chain(imp::cpus(&other.0)));
+    }
+
+    /// The CPUs that are in `other` too, if there are any.
+    fn and(&self, other: &CpuSet) -> Option<CpuSet> {
+        let both = CpuSet(imp::of(imp::cpus(&self.0).filter(|&cpu| other.has(cpu))));
+        (both.count() > 0).then_some(both)
+    }
+
+    /// The `k`-th CPU of the set, wrapping around; `None` for an empty set.
+    fn nth(&self, k: usize) -> Option<CpuSet> {
+        let at = k.checked_rem(self.count())?;
+        Some(CpuSet(imp::of(imp::cpus(&self.0).skip(at).take(1))))
     }
 
     /// How many CPUs it has.
@@ -124,10 +146,31 @@ impl CpuSet {
     }
 }
 
-/// What a worker's mask was before it was pinned. Only the slot's own thread touches it.
-pub(crate) struct Pin(UnsafeCell<Option<CpuSet>>);
+impl std::fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(imp::cpus(&self.0)).finish()
+    }
+}
 
-// SAFETY: `place` and `restore` are called by the slot's thread alone, which is one at a time (its berth hands the slot on).
+/// Where a worker of a pool over cache domains belongs.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// The CPUs of its domain.
+    pub(crate) cpus: CpuSet,
+    /// Its number among the domain's participants.
+    pub(crate) number: usize,
+}
+
+/// A worker's own mask while its pool has changed it. Only the slot's own thread touches it.
+pub(crate) struct Pin {
+    own: UnsafeCell<Option<CpuSet>>,
+    /// Whether it has left its domain for foreign work.
+    away: Cell<bool>,
+    seat: Option<Seat>,
+}
+
+// SAFETY: every function but `has_seat` is called by the slot's thread alone, which is one at a time (its berth hands the slot
+// on); the seat does not change.
 unsafe impl Sync for Pin {}
 
 thread_local! {
@@ -137,30 +180,72 @@ thread_local! {
 
 impl Pin {
     pub(crate) const fn none() -> Self {
-        Pin(UnsafeCell::new(None))
+        Pin { own: UnsafeCell::new(None), away: Cell::new(false), seat: None }
     }
 
-    /// Binds the calling thread, whose slot this is, to the `k`-th CPU of `cpus`.
+    /// The worker keeps to a domain: set before it starts.
+    pub(crate) fn give_seat(&mut self, seat: Seat) {
+        self.seat = Some(seat);
+    }
+
+    pub(crate) fn has_seat(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Whether the worker has a domain and is not there.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.get()
+    }
+
+    /// Binds the calling thread, whose slot this is, to one CPU of its domain; without one, to the `k`-th of `cpus`.
     fn place(&self, cpus: &CpuSet, k: usize) {
-        debug_assert!(std::ptr::eq(OWN.get(), self));
-        let Some(one) = imp::nth(&cpus.0, k) else { return };
-        // SAFETY: this is the slot's thread (see the type).
-        let saved = unsafe { &mut *self.0.get() };
-        if saved.is_none() {
-            *saved = CpuSet::of_this_thread();
-        }
-        if saved.is_some() {
-            imp::give_to_this_thread(&one);
+        self.change(|own| match &self.seat {
+            Some(seat) => own.and(&seat.cpus)?.nth(seat.number),
+            None => cpus.nth(k),
+        });
+    }
+
+    /// Gives the calling thread, whose slot this is, the mask that it has between team scopes.
+    fn unplace(&self) {
+        match self.seat {
+            Some(_) => self.come_home(),
+            None => self.restore(),
         }
     }
 
-    /// Gives the calling thread, whose slot this is, the mask that it had before it was first placed.
+    /// Keeps the calling thread, whose slot this is, to its domain if it has one.
+    pub(crate) fn come_home(&self) {
+        if let Some(seat) = &self.seat {
+            self.away.set(false);
+            self.change(|own| own.and(&seat.cpus));
+        }
+    }
+
+    /// Changes the thread's mask to what `to` makes of its own.
+    fn change(&self, to: impl FnOnce(&CpuSet) -> Option<CpuSet>) {
+        debug_assert!(std::ptr::eq(OWN.get(), self));
+        // SAFETY: this is the slot's thread (see the type).
+        let saved = unsafe { &mut *self.own.get() };
+        let Some(own) = saved.or_else(CpuSet::of_this_thread) else { return };
+        if let Some(to) = to(&own) {
+            *saved = Some(own);
+            imp::give_to_this_thread(&to.0);
+        }
+    }
+
+    /// Gives the calling thread, whose slot this is, the mask that it had before it was first changed.
     fn restore(&self) {
         debug_assert!(std::ptr::eq(OWN.get(), self));
         // SAFETY: this is the slot's thread (see the type).
-        if let Some(saved) = unsafe { (*self.0.get()).take() } {
-            imp::give_to_this_thread(&saved.0);
+        if let Some(own) = unsafe { (*self.own.get()).take() } {
+            imp::give_to_this_thread(&own.0);
         }
+    }
+
+    /// [`restore`](Self::restore) until the worker [comes home](Self::come_home).
+    fn leave(&self) {
+        self.away.set(self.has_seat());
+        self.restore();
     }
 }
 
@@ -176,6 +261,9 @@ pub(crate) struct Serving<'a>(&'a Pin);
 impl<'a> Serving<'a> {
     pub(crate) fn begin(pin: &'a Pin) -> Self {
         OWN.set(pin);
+        // SAFETY: from here on this is the slot's thread. In the child of a fork the mask is that of the parent's worker.
+        unsafe { *pin.own.get() = None };
+        pin.come_home();
         Serving(pin)
     }
 }
@@ -187,14 +275,15 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// Puts the calling thread's own mask back if it is a pinned member of a team: called before code that builds threads of its
-/// own from the calling one. The next root team scope pins it again.
+/// Puts the calling thread's own mask back if it is a pinned member of a team, or kept to a cache domain: called before code that
+/// builds threads of its own from the calling one. The next root team scope pins it again; to its domain it returns after its
+/// share.
 ///
 /// [`Exec::external`](crate::Exec::external) does it; a language binding that has its own way to hand slots out calls it there.
 pub fn before_foreign_work() {
     // SAFETY: the pointer is set while this very thread serves the slot, whose pool lives then.
     if let Some(own) = unsafe { OWN.get().as_ref() } {
-        own.restore();
+        own.leave();
     }
 }
 
@@ -207,7 +296,7 @@ pub(crate) fn place_members(inner: &Inner, members: &[u16], hook: Option<Hook<'_
 /// Puts their masks back. Not in a forked child, whose workers are others.
 pub(crate) fn restore_members(inner: &Inner, members: &[u16], epoch: u32) {
     if inner.is_ready() && inner.epoch() == epoch {
-        on_members(inner, members, None, |pin, _| pin.restore());
+        on_members(inner, members, None, |pin, _| pin.unplace());
     }
 }
 
@@ -251,23 +340,13 @@ mod tests {
     use super::*;
 
     fn cpus(set: &CpuSet) -> Vec<usize> {
-        // SAFETY: every number is below the size of the set.
-        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set.0) }).collect()
-    }
-
-    fn set(of: &[usize]) -> CpuSet {
-        // SAFETY: an all-zero set is valid, and the numbers are below its size.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            of.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-            CpuSet(set)
-        }
+        imp::cpus(&set.0).collect()
     }
 
     #[test]
     fn members_get_the_set_cpus_in_order_and_around() {
-        let allowed = set(&[3, 70, 1000]);
-        let given: Vec<_> = (0..5).map(|k| cpus(&CpuSet(imp::nth(&allowed.0, k).unwrap()))).collect();
+        let allowed = CpuSet::of(&[3, 70, 1000]);
+        let given: Vec<_> = (0..5).map(|k| cpus(&allowed.nth(k).unwrap())).collect();
         assert_eq!(given, [vec![3], vec![70], vec![1000], vec![3], vec![70]]);
     }
 
@@ -276,7 +355,7 @@ mod tests {
         let before = CpuSet::of_this_thread().unwrap();
         let pin = Pin::none();
         let serving = Serving::begin(&pin);
-        pin.place(&set(&[]), 1);
+        pin.place(&CpuSet::of(&[]), 1);
         assert_eq!(cpus(&CpuSet::of_this_thread().unwrap()), cpus(&before));
         drop(serving);
     }
@@ -286,7 +365,7 @@ mod tests {
         let before = CpuSet::of_this_thread().unwrap();
         let pin = Pin::none();
         let serving = Serving::begin(&pin);
-        pin.place(&set(&[1023]), 1);
+        pin.place(&CpuSet::of(&[1023]), 1);
         assert_eq!(cpus(&CpuSet::of_this_thread().unwrap()), cpus(&before));
         drop(serving);
         assert_eq!(cpus(&CpuSet::of_this_thread().unwrap()), cpus(&before));

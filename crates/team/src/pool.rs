@@ -2,6 +2,7 @@
 
 use crate::cost::DispatchCosts;
 use crate::crew::{Crew, Hook, Recipe};
+use crate::domains::{Domains, Reach};
 use crate::error::Error;
 use crate::fork::{self, ForkGuard, ForkLock};
 use crate::free::MAX_WORKERS;
@@ -80,6 +81,24 @@ impl Pool {
     /// Whether root team scopes place their members.
     pub fn pin_participants(&self) -> bool {
         self.pin_participants
+    }
+
+    /// The CPUs of each cache domain that the pool was laid over, without those that the process may not use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::Pool;
+    ///
+    /// assert!(Pool::builder().threads(2).build()?.domains().is_none());
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    pub fn domains(&self) -> Option<impl ExactSizeIterator<Item = &[usize]>> {
+        self.inner.domains.as_ref().map(Domains::cpus)
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.inner.settings.reach
     }
 
     /// Workers that are awake now.
@@ -240,6 +259,7 @@ pub struct PoolBuilder {
     qos: Option<Qos>,
     costs: Option<DispatchCosts>,
     pin_participants: bool,
+    domains: Option<Vec<Vec<usize>>>,
 }
 
 impl std::fmt::Debug for PoolBuilder {
@@ -270,6 +290,7 @@ impl Default for PoolBuilder {
             qos: Qos::PLATFORM_DEFAULT,
             costs: None,
             pin_participants: false,
+            domains: None,
         }
     }
 }
@@ -396,9 +417,35 @@ impl PoolBuilder {
         self
     }
 
-    /// Asks root team scopes to place their members on the caller's CPUs (Linux).
+    /// Asks root team scopes to place their members on the caller's CPUs, or on those of their domains (Linux).
     pub fn pin_participants(mut self, on: bool) -> Self {
         self.pin_participants = on;
+        self
+    }
+
+    /// Lays the pool over cache domains: disjoint sets of CPUs that share a cache.
+    ///
+    /// Participants fill the domains in order, one a CPU; without [`threads`](Self::threads) there are as many as CPUs. The
+    /// caller counts to the first domain and stays where it is; every worker keeps to the CPUs of its domain (Linux). A fork of
+    /// a token with slots in several domains is cut at their boundaries first: each child that fits a domain gets slots of one,
+    /// and neither it nor what it forks leaves that. Other sections take workers of the leader's domain first. CPUs that are not
+    /// in the affinity mask of the thread that builds the pool do not count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use threadteam::{Exec, Pool};
+    ///
+    /// # fn machine() -> [[usize; 2]; 2] { [[0, 1], [2, 3]] }
+    /// let [near, far] = machine(); // CPUs 0 and 1 share a cache, and so do 2 and 3
+    /// if let Ok(pool) = Pool::builder().domains([near, far]).build() {
+    ///     // One job a domain: each child works on one cache.
+    ///     Exec::new(&pool, 4)?.fork(2, |_half, child| assert_eq!(child.budget().get(), 2));
+    /// }
+    /// # Ok::<(), threadteam::Error>(())
+    /// ```
+    pub fn domains(mut self, domains: impl IntoIterator<Item = impl IntoIterator<Item = usize>>) -> Self {
+        self.domains = Some(domains.into_iter().map(|domain| domain.into_iter().collect()).collect());
         self
     }
 
@@ -406,19 +453,32 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroThreads`], [`Error::TooManyThreads`], or [`Error::ThreadStart`] when the system refuses a worker.
-    pub fn build(self) -> Result<Pool, Error> {
-        let threads = match self.threads {
-            Some(0) => return Err(Error::ZeroThreads),
-            Some(n) => n,
-            None => width::default_width().get().min(Pool::MAX_THREADS),
+    /// [`Error::ZeroThreads`], [`Error::TooManyThreads`], [`Error::InvalidDomains`], [`Error::ThreadsExceedDomains`], or
+    /// [`Error::ThreadStart`] when the system refuses a worker.
+    pub fn build(mut self) -> Result<Pool, Error> {
+        if self.threads == Some(0) {
+            return Err(Error::ZeroThreads);
+        }
+        let domains = self.domains.take().map(|domains| Domains::new(domains, self.threads)).transpose()?;
+        self.build_over(domains)
+    }
+
+    pub(crate) fn build_over(self, domains: Option<Domains>) -> Result<Pool, Error> {
+        let threads = match (&domains, self.threads) {
+            (Some(domains), _) => domains.width(),
+            (None, Some(n)) => n,
+            (None, None) => width::default_width().get().min(Pool::MAX_THREADS),
         };
         if threads > Pool::MAX_THREADS {
             return Err(Error::TooManyThreads { wanted: threads, most: Pool::MAX_THREADS });
         }
         let name = self.name.unwrap_or_else(|| Box::new(|index| format!("threadteam-{index}")));
+        let mut inner = Inner::new(threads - 1, self.wait, self.acquire_timeout);
+        if let Some(domains) = domains {
+            inner = inner.over(domains);
+        }
         let pool = Pool {
-            inner: Arc::new(Inner::new(threads - 1, self.wait, self.acquire_timeout)),
+            inner: Arc::new(inner),
             recipe: Recipe {
                 names: (0..threads - 1).map(name).collect(),
                 lasting_names: !self.system_name,

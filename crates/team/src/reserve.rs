@@ -118,7 +118,7 @@ impl Pool {
         hook: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Team, IntoTeamError> {
         let width = width.clamp(1, self.width().get());
-        let claim = match self.running().acquire(width - 1, &self.wait_policy(), Some(hook)) {
+        let claim = match self.running().acquire(self.reach(), width - 1, &self.wait_policy(), Some(hook)) {
             Ok(claim) => claim,
             Err(reason) => return Err(IntoTeamError { reason, pool: Box::new(self) }),
         };

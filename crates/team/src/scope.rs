@@ -76,7 +76,7 @@ impl<'p> Exec<'p> {
             }
             (Some(pool), None) if !self.is_serial() => {
                 let inner = pool.running();
-                let claim = inner.acquire(self.budget().get() - 1, self.wait(), hook)?;
+                let claim = inner.acquire(self.reach(), self.budget().get() - 1, self.wait(), hook)?;
                 self.enter_root_scope(inner);
                 let members: Box<[u16]> = claim.ids().into();
                 let placed = self.places_members();

@@ -2,16 +2,17 @@
 
 use crate::acquire::Hook;
 use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
+use crate::domains::Domains;
 use crate::error::{Cancelled, Error};
 use crate::exec::{erase_share, Exec, JobCounter};
-use crate::free::Claim;
+use crate::free::{Claim, MAX_WORKERS};
 use crate::idle::WaitScope;
 use crate::inner::Inner;
 use crate::ledger::{Ticket, NOBODY};
 use crate::policy::{WaitOverride, WaitPolicy};
 use crate::pool::Pool;
 use crate::section::Leader;
-use crate::share::Shares;
+use crate::share::{parts, Shares};
 use crate::slot::Call;
 use crate::sync::{at, fence, mutated, AtomicU64, Ordering};
 use crate::trace::Kind;
@@ -287,7 +288,8 @@ impl<'team> TeamExec<'team> {
     }
 
     /// Runs `f(i, child)` for `i` in `0..children` on children of even size; with more children than participants, each
-    /// participant takes the next child when it is done with one, and every child is alone.
+    /// participant takes the next child when it is done with one, and every child is alone. In a pool over
+    /// [domains](crate::PoolBuilder::domains) children are cut at their boundaries first, and are even within one.
     pub fn fork<F>(self, children: usize, f: F)
     where
         F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
@@ -298,7 +300,10 @@ impl<'team> TeamExec<'team> {
         }
         let shares = Shares::even(self.size().get(), tasks);
         if tasks == children {
-            return self.split_shares(shares, &f);
+            return match self.pool.map(Pool::inner).and_then(|inner| Some((inner, inner.domains.as_ref()?))) {
+                Some((inner, domains)) => self.fork_over_domains(inner, domains, shares, &f),
+                None => self.split_shares(shares, &f),
+            };
         }
         let next = JobCounter::new();
         self.split_shares(shares, &|_, mut child: TeamExec<'_>| {
@@ -306,6 +311,22 @@ impl<'team> TeamExec<'team> {
                 f(job, child.reborrow());
             }
         });
+    }
+
+    /// Children that have participants of one domain each where their number allows it.
+    #[inline(never)]
+    fn fork_over_domains<F>(self, inner: &Inner, domains: &Domains, even: Shares<'_>, f: &F)
+    where
+        F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
+    {
+        let mut sizes = [0; MAX_WORKERS + 1];
+        let Some(parts) = parts(domains.runs(inner.own_domain(domains), self.members), even) else {
+            return self.split_shares(even, f);
+        };
+        for part in parts {
+            (0..part.jobs.len()).for_each(|job| sizes[part.jobs.start + job] = part.shares.size(job));
+        }
+        self.split_shares(Shares::sized(&sizes[..even.count()]), f);
     }
 
     fn split_shares<F>(self, shares: Shares<'_>, f: &F)

@@ -20,8 +20,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 const WAKES_PASSED_ON: usize = 2;
 
 thread_local! {
-    /// The pool that this thread works for, by the address of its state, and the process it does so in.
-    static EMPLOYER: Cell<(*const Inner, u32)> = const { Cell::new((std::ptr::null(), 0)) };
+    /// The pool that this thread works for, by the address of its state, the process it does so in, and its number there.
+    static EMPLOYER: Cell<(*const Inner, u32, u16)> = const { Cell::new((std::ptr::null(), 0, 0)) };
     /// Whether it is in a hook, in which it serves nobody, though others may have claimed it.
     static IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
@@ -29,9 +29,15 @@ thread_local! {
 /// Whether the calling thread is a worker of the pool whose state this is.
 #[inline]
 pub(crate) fn works_for(inner: &Inner) -> bool {
-    let (employer, process) = EMPLOYER.get();
+    own_index(inner).is_some()
+}
+
+/// The calling thread's number among the workers of the pool whose state this is.
+#[inline]
+pub(crate) fn own_index(inner: &Inner) -> Option<usize> {
+    let (employer, process, index) = EMPLOYER.get();
     // Workers of the parent are nobody's in a forked child.
-    std::ptr::eq(employer, inner) && process == fork::generation()
+    (std::ptr::eq(employer, inner) && process == fork::generation()).then_some(usize::from(index))
 }
 
 /// Whether the calling thread is a worker of this pool in one of its hooks. A gang there would wait for the worker itself, which is
@@ -43,13 +49,13 @@ pub(crate) fn in_hook_of(inner: &Inner) -> bool {
 /// The life of worker `index` in a pool: a hook, its loop until the pool stops, and a hook, unless it is in the child of a fork then.
 pub(crate) fn run(inner: &Inner, index: usize, on_start: impl FnOnce(), on_stop: impl FnOnce()) {
     let process = fork::generation();
-    EMPLOYER.set((inner, process));
+    EMPLOYER.set((inner, process, index as u16));
     in_hook(on_start);
     work(inner, index);
     if process == fork::generation() {
         in_hook(on_stop);
     }
-    EMPLOYER.set((std::ptr::null(), 0));
+    EMPLOYER.set((std::ptr::null(), 0, 0));
 }
 
 fn in_hook(hook: impl FnOnce()) {
@@ -66,11 +72,15 @@ fn work(inner: &Inner, index: usize) {
     let worker =
         Worker { inner, index, slot, process: fork::generation(), in_the_way: Cell::new(0), in_gang: Cell::new(false) };
     let mut idle = Idle::new();
+    let has_domain = slot.pin.has_seat();
     worker.record(Kind::Start, 0);
     while let Some(word) = worker.next(&mut idle) {
         if worker.serve(word, idle.woken) {
             worker.in_gang.set(word.is_gang());
             idle.restart(inner, word.is_gang());
+            if has_domain && slot.pin.is_away() {
+                slot.pin.come_home();
+            }
         }
         // A body forked and returned in the child, whose only thread this is: nobody can ever post to it.
         if worker.is_forked() {

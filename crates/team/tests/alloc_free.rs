@@ -112,6 +112,20 @@ fn thousands_of_sections_of_each_kind_allocate_nothing() {
         (0..sections).for_each(|_| exec.team(|team| team.run(|_, _| count(1))).unwrap());
     };
     assert_eq!(allocations(placements), 0, "a placed team scope for every section");
+    // Two, but on a machine with one CPU.
+    let domains = (0..1024).map(|cpu| [cpu]).filter(|&cpu| Pool::builder().domains([cpu]).build().is_ok()).take(2);
+    let cut = Pool::builder().acquire_timeout(Duration::from_secs(30)).domains(domains).build().unwrap();
+    let width = cut.width().get();
+    Exec::new(&cut, width).unwrap().broadcast(|_| ()).unwrap();
+    let over_domains = |sections: usize| {
+        let mut exec = Exec::new(&cut, width).unwrap();
+        for _ in 0..sections {
+            exec.reborrow().fork(2, |_, child| child.for_ranges(4, NonZeroUsize::MIN, |range| count(range.len())));
+            exec.reborrow().fork_sized(&[1, 1][..width], |_, _| count(1)).unwrap();
+            exec.team(|team| team.fork(2, |_, _| count(1))).unwrap();
+        }
+    };
+    assert_eq!(allocations(over_domains), 0, "forks over domains");
     let team = pool.into_team(3).unwrap();
     let carried = |sections: usize| {
         let mut exec = team.exec(3);

@@ -54,6 +54,23 @@ fn spread_team(mut team: TeamExec<'_>, depth: usize) {
 }
 
 #[test]
+fn forks_over_cache_domains_stay_within_the_budget_at_every_depth() {
+    // Two domains, but on a machine with one CPU.
+    let domains = (0..1024).map(|cpu| [cpu]).filter(|&cpu| Pool::builder().domains([cpu]).build().is_ok()).take(2);
+    let pool = Pool::builder().domains(domains).acquire_timeout(Duration::from_secs(60)).build().unwrap();
+    let budget = pool.width().get();
+    for _ in 0..20 {
+        let mut exec = Exec::new(&pool, budget).unwrap();
+        let root = exec.ledger_root().unwrap();
+        exec.reborrow().fork(2, |_, child| spread(child, 1));
+        exec.reborrow().fork_sized(&[1, 1][..budget], |_, child| spread(child, 1)).unwrap();
+        exec.team(|team| team.fork(2, |_, child| spread_team(child, 1))).unwrap();
+        drop(exec);
+        check(root, budget);
+    }
+}
+
+#[test]
 fn nested_sections_of_plain_tokens_stay_within_the_budget_at_every_depth() {
     let pool = pool(5);
     for budget in 1..=5 {

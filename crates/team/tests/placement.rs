@@ -1,49 +1,14 @@
 //! Placing the members of teams on CPUs: masks are read inside the shares.
 #![cfg(target_os = "linux")]
 
-use std::collections::BTreeSet;
+#[path = "common/mask.rs"]
+mod mask;
+
+use mask::{alone, masks_of, own_mask, set_own_mask, Mask};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use threadteam::{Exec, Pool, PoolBuilder, TeamExec, WaitOverride};
-
-/// One test at a time, and the affinity mask of its thread back afterwards.
-struct Alone {
-    before: Mask,
-    _guard: MutexGuard<'static, ()>,
-}
-
-fn alone() -> Alone {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    Alone { before: own_mask(), _guard: guard }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        set_own_mask(&self.before);
-    }
-}
-
-type Mask = BTreeSet<usize>;
-
-fn own_mask() -> Mask {
-    // SAFETY: an all-zero set is valid, the kernel writes at most its size, and the numbers are below it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set), 0);
-        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-    }
-}
-
-fn set_own_mask(mask: &Mask) {
-    // SAFETY: an all-zero set is valid, and the numbers are below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        mask.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
-    }
-}
 
 fn pinned(threads: usize) -> PoolBuilder {
     Pool::builder().threads(threads).acquire_timeout(Duration::from_secs(30)).pin_participants(true)
@@ -53,14 +18,6 @@ fn pinned(threads: usize) -> PoolBuilder {
 fn masks(team: &mut TeamExec<'_>) -> Vec<Mask> {
     let seen: Vec<Mutex<Mask>> = (0..team.size().get()).map(|_| Mutex::default()).collect();
     team.reborrow().run(|index, _| *seen[index].lock().unwrap() = own_mask());
-    seen.into_iter().map(|mask| mask.into_inner().unwrap()).collect()
-}
-
-/// The masks of all participants of the pool outside of any team scope.
-fn masks_of(pool: &Pool) -> Vec<Mask> {
-    let seen: Vec<Mutex<Mask>> = (0..pool.width().get()).map(|_| Mutex::default()).collect();
-    let note = |index: usize| *seen[index].lock().unwrap() = own_mask();
-    Exec::new(pool, pool.width().get()).unwrap().broadcast(note).unwrap();
     seen.into_iter().map(|mask| mask.into_inner().unwrap()).collect()
 }
 

@@ -100,7 +100,8 @@ impl PyExec {
 
     /// Run ``body(index, exec)`` for each of `jobs` jobs, on ``min(jobs, budget)`` tasks.
     ///
-    /// The shares of the children add up to the budget. With more jobs than budget, tasks take jobs one by one.
+    /// The shares of the children add up to the budget, and are cut at the pool's `domains` first. With more jobs than budget,
+    /// tasks take jobs one by one.
     ///
     /// Parameters
     /// ----------

@@ -60,7 +60,7 @@ impl Exec<'_> {
             Place::Team(pool, members) => gang(pool.running(), members),
             Place::Pool(pool) => {
                 let inner = pool.running();
-                let claim = inner.acquire(self.budget.get() - 1, self.wait, self.hook)?;
+                let claim = inner.acquire(self.reach, self.budget.get() - 1, self.wait, self.hook)?;
                 let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 gang(inner, held.ids);
             }
@@ -134,7 +134,7 @@ impl Exec<'_> {
             }
             Place::Pool(pool) => {
                 let inner = pool.running();
-                let claim = inner.acquire(self.budget.get() - 1, self.wait, self.hook)?;
+                let claim = inner.acquire(self.reach, self.budget.get() - 1, self.wait, self.hook)?;
                 let held = Held { inner, ids: claim.ids(), epoch: inner.epoch() };
                 self.enter_root_scope(inner);
                 let policy = self.wait.with(over);

@@ -23,6 +23,9 @@ impl Exec<'_> {
     /// Runs `f(i, child)` for `i` in `0..jobs` on `min(jobs, budget)` tasks. The children's budgets add up to this one's;
     /// with more jobs than budget, tasks take jobs from a shared range and every child has one slot.
     ///
+    /// Slots in several [domains](crate::PoolBuilder::domains) are cut at their boundaries first; this then waits for a worker of
+    /// each.
+    ///
     /// # Examples
     ///
     /// ```
@@ -51,10 +54,14 @@ impl Exec<'_> {
             return;
         }
         let shares = Shares::even(self.budget.get(), tasks);
-        self.fork_shares(jobs, shares, &f);
+        // With more jobs than slots each child has one.
+        if tasks < jobs || !self.forks_over_domains(shares, &f) {
+            self.fork_shares(jobs, shares, &f);
+        }
     }
 
-    /// Runs `f(i, child)` for each share, where child `i` has `shares[i]` slots.
+    /// Runs `f(i, child)` for each share, where child `i` has `shares[i]` slots; in a pool over
+    /// [domains](crate::PoolBuilder::domains) those of the first domain, after its predecessors', that has so many left.
     ///
     /// # Errors
     ///
@@ -83,20 +90,22 @@ impl Exec<'_> {
         if sum > self.budget.get() {
             return Err(Error::SharesExceedBudget { budget: self.budget.get(), sum });
         }
-        if !shares.is_empty() {
-            self.fork_shares(shares.len(), Shares::sized(shares), &f);
+        let jobs = shares.len();
+        let shares = Shares::sized(shares);
+        if jobs > 0 && !self.forks_over_domains(shares, &f) {
+            self.fork_shares(jobs, shares, &f);
         }
         Ok(())
     }
 
-    fn fork_shares<F>(self, jobs: usize, shares: Shares<'_>, f: &F)
+    pub(super) fn fork_shares<F>(self, jobs: usize, shares: Shares<'_>, f: &F)
     where
         F: Fn(usize, Exec<'_>) + Sync,
     {
         // Jobs are worth a wake unless their caller says how long they take: the leader looks at its debt between jobs
         // only, and the first may be the longest.
         let this = if self.estimate == 0 { self.expecting(Duration::MAX) } else { self };
-        let (hook, wait) = (this.hook, this.wait);
+        let (reach, hook, wait) = (this.reach, this.hook, this.wait);
         let ticket = this.ticket.clone();
         let _leads = ticket.lead();
         let child = move |place: Place<'_>, job: usize| {
@@ -110,7 +119,7 @@ impl Exec<'_> {
             let budget = NonZeroUsize::new(budget).unwrap_or(NonZeroUsize::MIN);
             let ticket = ticket.derive("a job", budget);
             let _task = ticket.enter();
-            f(job, Exec { place, budget, fork_child: true, hook, wait, ticket, ..Exec::serial() });
+            f(job, Exec { place, budget, reach, fork_child: true, hook, wait, ticket, ..Exec::serial() });
         };
         // A member takes the first chunk of its own block, so with as many jobs as tasks job `k` starts on the member that
         // leads its share.
@@ -198,7 +207,7 @@ impl Exec<'_> {
             (None, Place::Pool(pool)) => {
                 let inner = pool.running();
                 let mut claim = Claim::empty();
-                inner.claim(tasks - 1, &mut claim);
+                inner.claim(self.reach, tasks - 1, &mut claim);
                 if claim.ids().is_empty() {
                     return f(0..whole);
                 }

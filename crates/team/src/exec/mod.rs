@@ -1,5 +1,6 @@
 //! The token: `budget` slots of one pool. Its entries are in files of their own.
 
+mod domains;
 mod gangs;
 mod jobs;
 mod payoff;
@@ -8,6 +9,7 @@ pub(crate) use gangs::{erase_share, reserve_wait};
 pub(crate) use jobs::JobCounter;
 
 use crate::acquire::Hook;
+use crate::domains::Reach;
 use crate::error::{Error, Refused};
 use crate::foreign::Foreign;
 use crate::inner::Inner;
@@ -65,6 +67,8 @@ enum Place<'p> {
 pub struct Exec<'p> {
     place: Place<'p>,
     budget: NonZeroUsize,
+    /// Whose workers it may claim, in a pool over cache domains.
+    reach: Reach,
     fork_child: bool,
     /// Whether a team scope of it is a root scope, when it carries a team.
     root: bool,
@@ -86,6 +90,7 @@ impl<'p> Exec<'p> {
         Exec {
             place: Place::Here,
             budget: NonZeroUsize::MIN,
+            reach: Reach::ANYWHERE,
             fork_child: false,
             root: false,
             hook: None,
@@ -104,7 +109,7 @@ impl<'p> Exec<'p> {
     pub fn new(pool: &'p Pool, budget: usize) -> Result<Exec<'p>, Error> {
         let budget = NonZeroUsize::new(budget).ok_or(Error::ZeroBudget)?.min(pool.width());
         let (wait, ticket) = (&pool.inner().settings.wait, Ticket::root(budget));
-        Ok(Exec { place: Place::Pool(pool), budget, wait, ticket, ..Exec::serial() })
+        Ok(Exec { place: Place::Pool(pool), budget, reach: pool.reach(), wait, ticket, ..Exec::serial() })
     }
 
     /// A token whose sections another execution system dispatches; `budget` is clamped to its width.
@@ -119,7 +124,7 @@ impl<'p> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
         let ticket = Ticket::root(budget);
         let place = Place::Team(pool, members);
-        Exec { place, budget, root: true, wait, ticket, _lead: Some(lead), ..Exec::serial() }
+        Exec { place, budget, reach: pool.reach(), root: true, wait, ticket, _lead: Some(lead), ..Exec::serial() }
     }
 
     /// The token of a team's members, for as long as the team's own is borrowed.
@@ -131,7 +136,8 @@ impl<'p> Exec<'p> {
         ticket: Ticket,
     ) -> Exec<'p> {
         let budget = NonZeroUsize::MIN.saturating_add(members.len());
-        Exec { place: Place::Team(pool, members), budget, wait, hook, ticket, ..Exec::serial() }
+        let place = Place::Team(pool, members);
+        Exec { place, budget, reach: pool.reach(), wait, hook, ticket, ..Exec::serial() }
     }
 
     /// Where this token's tasks are counted.
@@ -166,6 +172,11 @@ impl<'p> Exec<'p> {
             Place::Team(pool, members) => Ok((Some(pool), Some(members))),
             Place::Foreign(_) => Err(Refused::Unavailable),
         }
+    }
+
+    /// Whose workers it may claim.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
     }
 
     pub(crate) fn hook(&self) -> Option<Hook<'p>> {
@@ -256,6 +267,7 @@ impl<'p> Exec<'p> {
         Exec {
             place: self.place,
             budget: self.budget,
+            reach: self.reach,
             fork_child: self.fork_child,
             root: self.root,
             hook: self.hook,
