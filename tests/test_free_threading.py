@@ -9,12 +9,11 @@ import itertools
 import os
 import queue
 import re
-import sys
 import sysconfig
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,44 +24,13 @@ import threadpoolctl
 import threadteam as tt
 from script import run
 from threadteam import _native, calibrated
+from together import THREADS, together
 
 ROOT = Path(__file__).parent.parent
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-THREADS = 4
 ROUNDS = 40
 
-REFUSALS = (tt.PoolClosed, tt.IntoTeamError, tt.Refused, tt.TokenError)
-
-
-@pytest.fixture(autouse=True)
-def hasty_threads() -> Iterator[None]:
-    """Let threads take turns as often as the interpreter can, where they do."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def together(steps: Sequence[Callable[[], object]], threads: int = THREADS, rounds: int = ROUNDS) -> Counter[str]:
-    """Run `steps` in turn on each thread, each starting with another one; count how they ended.
-
-    A step that is refused counts by the class of the refusal; any other exception is the test's.
-    """
-    start = threading.Barrier(threads)
-
-    def work(number: int) -> Counter[str]:
-        counted: Counter[str] = Counter()
-        start.wait()
-        for step in itertools.islice(itertools.cycle(steps), number, number + rounds * len(steps)):
-            try:
-                step()
-                counted["done"] += 1
-            except REFUSALS as refusal:
-                counted[type(refusal).__name__] += 1
-        return counted
-
-    with ThreadPoolExecutor(threads) as workers:
-        return sum(workers.map(work, range(threads)), Counter[str]())
+pytestmark = pytest.mark.usefixtures("hasty_threads")
 
 
 # -- what the module says of itself ------------------------------------------------------------------------------------
@@ -127,7 +95,7 @@ def test_a_token_used_by_several_threads_runs_one_entry_at_a_time() -> None:
             token.can_broadcast()
             repr(token)
 
-        counted = together([section, one_task, lend, look], threads=6)
+        counted = together([section, one_task, lend, look], threads=6, rounds=ROUNDS)
         assert set(counted) <= {"done", "TokenBusy", "TokenLent"}
         assert sections
         assert all(seen == [1] * 8 for seen in sections)
@@ -382,7 +350,7 @@ def test_lists_that_other_threads_change_are_read_as_they_were_at_some_moment() 
                 with contextlib.suppress(tt.SplitError), pool.exec().team() as team:
                     team.split(shares, lambda child, part: None)
 
-            assert set(together([each, sized, costs, split])) <= {"done", "Refused"}
+            assert set(together([each, sized, costs, split], rounds=ROUNDS)) <= {"done", "Refused"}
     finally:
         stop.set()
         changer.join()
@@ -428,7 +396,7 @@ def test_a_program_whose_arguments_other_threads_change_reads_whole_arrays() -> 
                 assert len(program.profile()) == len(program.spans()) == len(program.steps()) == 1
                 program.release_idle()
 
-            assert together([read_list, read_array, look]) == {"done": THREADS * ROUNDS * 3}
+            assert together([read_list, read_array, look], rounds=ROUNDS) == {"done": THREADS * ROUNDS * 3}
     finally:
         stop.set()
         changer.join()
@@ -454,7 +422,7 @@ def test_ledgers_and_traces_are_opened_and_closed_while_threads_run_sections(tmp
                 section()
             assert recorded.overwritten >= 0
 
-        counted = together([section, ledger, trace, pool.stats])
+        counted = together([section, ledger, trace, pool.stats], rounds=ROUNDS)
         assert counted == {"done": THREADS * ROUNDS * 4}
         with tt.testing.ledger() as seen:
             section()

@@ -6,47 +6,18 @@ import contextlib
 import itertools
 import os
 import signal
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import threadteam as tt
+from together import REFUSALS, THREADS, together
 
-THREADS = 4
 ROUNDS = 60
 
-REFUSALS = (tt.PoolClosed, tt.IntoTeamError, tt.Refused, tt.TokenError)
-
-
-@pytest.fixture(autouse=True)
-def hasty_threads() -> Iterator[None]:
-    """Let threads take turns as often as the interpreter can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def outcomes(steps: list[Callable[[], str]]) -> Counter[str]:
-    """Count what `steps` return on as many threads, each starting with another one; a refusal counts by its class."""
-    start = threading.Barrier(THREADS)
-
-    def work(number: int) -> Counter[str]:
-        counted: Counter[str] = Counter()
-        order = itertools.islice(itertools.cycle(steps), number, number + ROUNDS * len(steps))
-        start.wait()
-        for step in order:
-            try:
-                counted[step()] += 1
-            except REFUSALS as refusal:
-                counted[type(refusal).__name__] += 1
-        return counted
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        return sum(threads.map(work, range(THREADS)), Counter[str]())
+pytestmark = pytest.mark.usefixtures("hasty_threads")
 
 
 def test_threads_move_one_pool_to_and_fro_while_others_use_it() -> None:
@@ -82,7 +53,7 @@ def test_threads_move_one_pool_to_and_fro_while_others_use_it() -> None:
         token.for_ranges(4, 1, body)
         return "team"
 
-    counted = outcomes([use, there_and_back, use_and_drop, there_and_dropped])
+    counted = together([use, there_and_back, use_and_drop, there_and_dropped], rounds=ROUNDS, ended=str)
     assert sum(counted.values()) == THREADS * ROUNDS * 4
     assert min(counted["section"], counted["team"]) > 0
     assert next(ran) >= 4 * (counted["section"] + counted["team"])
@@ -105,7 +76,7 @@ def test_threads_share_one_team_until_one_gives_it_back() -> None:
             team.into_pool()
             return "given back"
 
-        counted = outcomes([lead, lead, lead, give_back])
+        counted = together([lead, lead, lead, give_back], rounds=ROUNDS, ended=str)
         assert counted["given back"] == 1
         assert set(counted) <= {"given back", "led by 2", "PoolClosed", "TokenExpired"}
         pool.exec().broadcast(lambda index: None)

@@ -89,18 +89,15 @@ impl Inner {
         policy: &WaitPolicy,
         hook: Option<Hook<'_>>,
     ) -> Result<Claim, Refused> {
-        if want > 0 && worker::in_hook_of(self) {
-            self.refuse(Refused::CallerInPool, want);
-            return Err(Refused::CallerInPool);
-        }
-        let claimed = match self.try_claim(reach, want) {
-            Some(claim) => Ok(claim),
-            None => {
-                let waits = Waits::new();
-                let outcome = self.wait_to_claim(reach, want, Pace::of(policy), hook, &waits);
-                self.settings.callers.add(&waits);
-                outcome
-            }
+        let claimed = if want > 0 && worker::in_hook_of(self) {
+            Err(Refused::CallerInPool)
+        } else if let Some(claim) = self.try_claim(reach, want) {
+            Ok(claim)
+        } else {
+            let waits = Waits::new();
+            let outcome = self.wait_to_claim(reach, want, Pace::of(policy), hook, &waits);
+            self.settings.callers.add(&waits);
+            outcome
         };
         claimed.inspect_err(|&reason| self.refuse(reason, want))
     }

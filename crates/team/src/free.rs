@@ -146,7 +146,7 @@ impl FreeMask {
 
     /// How many workers can be claimed now.
     pub(crate) fn count(&self) -> usize {
-        self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.count_among(anybody)
     }
 
     /// How many of the workers of `among` can be claimed now.

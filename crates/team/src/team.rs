@@ -5,7 +5,7 @@ use crate::cost::{pays_at, width_for_by, DispatchCosts, DispatchKind};
 use crate::domains::Domains;
 use crate::error::{Cancelled, Error};
 use crate::exec::{erase_share, Exec, JobCounter};
-use crate::free::{Claim, MAX_WORKERS};
+use crate::free::Claim;
 use crate::idle::WaitScope;
 use crate::inner::Inner;
 use crate::ledger::{Ticket, NOBODY};
@@ -319,7 +319,7 @@ impl<'team> TeamExec<'team> {
     where
         F: for<'c> Fn(usize, TeamExec<'c>) + Sync,
     {
-        let mut sizes = [0; MAX_WORKERS + 1];
+        let mut sizes = [0; Pool::MAX_THREADS];
         let Some(parts) = parts(domains.runs(inner.own_domain(domains), self.members), even) else {
             return self.split_shares(even, f);
         };
